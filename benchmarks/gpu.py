@@ -5,10 +5,11 @@
     python benchmarks/gpu.py resizing       # 256 images of 32 pixels to 224, on the device and by Pillow
     python benchmarks/gpu.py passes         # `rank` of a ResNet-50 on 50,000 small images beside bare forward passes
     python benchmarks/gpu.py spectrum       # the eigenproblem of the evidence alone, in both number formats
-    python benchmarks/gpu.py hub            # `rank --profile` of seventeen networks on 2,936 JPEG files of 128 pixels
+    python benchmarks/gpu.py hub            # `rank` of seventeen networks on 2,936 JPEG files of 128 pixels
+    python benchmarks/gpu.py hub --models 'timm/mobilenetv3*' @models.txt
 
-Networks have random weights, images are made up: neither changes the time. `--device cpu` and few `--samples` try it
-without a GPU.
+Networks have random weights, unless `hub` is told which to take; images are made up: neither changes the time, but that
+weights which are drawn at random are not read. `--device cpu` and few `--samples` try it without a GPU.
 """
 
 from __future__ import annotations
@@ -221,18 +222,37 @@ def spectrum(dim: int, device: str) -> None:
         print(f"{name:36}{1000 * min(timed(each, device) for _ in range(4)):8.1f} ms", flush=True)
 
 
-def hub(samples: int) -> None:
+def hub(samples: int, models: list[str], device: str) -> None:
+    """The command in a process of its own; then the first and a later ranking of one process, and their steps."""
     import subprocess
     import sys
 
+    from hubscout.cli.values import split_models
+    from hubscout.runs.profiler import profile_cells
+
+    if sys.dont_write_bytecode:
+        print("Python keeps no compiled files here (PYTHONDONTWRITEBYTECODE): every import compiles its sources anew.")
+    own = [f"python:{Path(__file__).resolve()}:build?name={name}" for name in HUB]
+    names = split_models(models, allow_code=True) if models else own
     with tempfile.TemporaryDirectory() as folder:
-        write_images(Path(folder) / "images", samples * 10 // 7)
-        models = [part for name in HUB for part in ("-m", f"python:{Path(__file__).resolve()}:build?name={name}")]
-        data, out = str(Path(folder) / "images"), str(Path(folder) / "run")
-        command = [sys.executable, "-m", "hubscout", "rank", data, *models, "--profile", "--no-cache", "--out", out]
+        data, out = Path(folder) / "images", Path(folder) / "run"
+        write_images(data, samples * 10 // 7)
+        given = [part for name in names for part in ("-m", name)]
+        command = [sys.executable, "-m", "hubscout", "rank", str(data), *given, "--device", device, "--no-cache"]
         began = time.perf_counter()
-        subprocess.run(command, check=True)
-        print(f"{len(HUB)} networks: {time.perf_counter() - began:.1f} s with the start of the process")
+        subprocess.run([*command, "--out", str(out)], check=True)
+        print(f"with the start of the process: {time.perf_counter() - began:.2f} s", flush=True)
+
+        for label, profile in (("first", True), ("second", False), ("third", True)):
+            began = time.perf_counter()
+            from hubscout.ranking import rank
+
+            ranking = rank(data, names, device=device, cache=False, progress=False, profile=profile)
+            seconds = time.perf_counter() - began
+            print(f"{label} ranking of a process, {len(ranking)} networks: {seconds:.2f} s")
+            heads, lines = profile_cells(ranking) if profile else ([], [])
+            for line in (heads, *lines):
+                print("".join(f"{text:>{13 if place else 30}}" for place, text in enumerate(line)), flush=True)
 
 
 def main() -> None:
@@ -240,6 +260,7 @@ def main() -> None:
     parser.add_argument("part", choices=["layouts", "decoding", "resizing", "passes", "spectrum", "hub"])
     parser.add_argument("--samples", type=int)
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--models", nargs="*", default=[], help="of `hub`: as `hubscout rank -m` takes them, or @FILE")
     given = parser.parse_args()
     if given.part == "layouts":
         layouts(given.samples or 256, given.device)
@@ -252,7 +273,7 @@ def main() -> None:
     elif given.part == "spectrum":
         spectrum(given.samples or 2048, given.device)
     else:
-        hub(given.samples or 2936)
+        hub(given.samples or 2936, given.models, given.device)
 
 
 if __name__ == "__main__":

@@ -126,7 +126,7 @@ def run_one(cell: Cell) -> dict[str, Any]:
         "reached": max(reached),
         "result": {split: tuned.metric(split).value for split in ("validation", "test")},
         "learning_rate": tuned.arguments.learning_rate,
-        "restarts": sum("starts anew" in note for note in tuned.notes),
+        "restarts": sum("The run restarts with" in note for note in tuned.notes),
         "notes": list(tuned.notes),
         "seconds": round(time.perf_counter() - started, 1),
         "processor_seconds": round(time.process_time() - start, 1),

@@ -1,7 +1,7 @@
 """What a sceptic would try in place of B-Tuning, on equal terms.
 
     python experiments/teaching/run.py --workers 16 --seconds 480 --out results/runs.jsonl   # goes on where it stopped
-    python experiments/teaching/run.py --plan explore --workers 16 --out results/runs.jsonl  # chooses the default
+    python experiments/teaching/run.py --plan both --workers 16 --out results/runs.jsonl     # explores first
     python experiments/teaching/run.py --try --out scratch/try.jsonl # one short run of each method on each case
     python experiments/teaching/table.py                                                     # table.md, figure.png
 
@@ -9,10 +9,11 @@ For each case (a set, how many of its train samples, a student, its teachers by 
 judged on validation with one seed; then five fresh seeds at the best of them. Fine-tuning and what goes with it alone
 have four learning rates, methods with teachers two rates and two strengths. What only varies a method (`same_as`), and
 every method on a medium number of samples, takes over the setting that was found for it and has no search of its own.
-`WORTH` says what is run, and in which order. "features beside b-tuning" is what `explore.py` chose, by validation, on
-cases and seeds of its own; without knobs a method has its own strength, and the learning rate that `tune` finds. Every
-finished run is a line of JSON. Teachers that are tuned themselves are tuned once per case, at two rates, and the better
-one by validation is kept in the cache.
+`WORTH` says what is run, and in which order. `explore.py` chose "features beside b-tuning" at first, and then, in a
+second exploration, what stands in `WORTH` as `CHOSEN` and `CHOSEN_VIEWS`: by validation, on cases and seeds of its own.
+Without knobs a method has its own strength, and the learning rate that `tune` finds. Every finished run is a line of
+JSON. Teachers that are tuned themselves are tuned once per case, at two rates, and the better one by validation is kept
+in the cache.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import AbstractContextManager, nullcontext
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from itertools import islice
@@ -34,15 +36,26 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
+import torch
+
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
+import kept  # noqa: E402
 import shared_hub  # noqa: E402
 from data_sets import MODEL_OPTIONS, REGRESSION, open_set, smaller  # noqa: E402
 from data_sets import TEXT as TEXT_SETS  # noqa: E402
-from explore import choose  # noqa: E402
+from explore import FIRST, SECOND, VIEWS, choose  # noqa: E402
+
+from hubscout.tasks.kinds import kind_of  # noqa: E402
+from hubscout.tasks.splitting import stratified_sample  # noqa: E402
 
 CACHE = Path(os.environ.get("HUBSCOUT_EXPERIMENT_CACHE", Path.home() / ".cache" / "hubscout-experiments"))
 TEACHER = "tuned teacher: "
+EXPLORATION_SHARE = 0.35
+"""Of the seconds, where the table follows in the same call."""
+LOOK_AHEAD = 48
+"""Runs that a worker chooses from."""
 SEARCH_SEED, SEEDS = 0, (1, 2, 3, 4, 5)
 STEPS = int(os.environ.get("HUBSCOUT_EXPERIMENT_STEPS", "300"))
 ROWS = int(os.environ["HUBSCOUT_EXPERIMENT_ROWS"]) if "HUBSCOUT_EXPERIMENT_ROWS" in os.environ else None
@@ -60,11 +73,13 @@ class Case:
     rates: tuple[float, float, float, float]
     """Of fine-tuning; methods with teachers have the two in the middle."""
     pixels: int | None = 96
+    unused: bool = False
+    """Whether all train samples that are not used validate it, in place of the usual split."""
 
     @property
     def name(self) -> str:
         size = "all" if self.train_samples is None else str(self.train_samples)
-        return f"{self.set_name}-{size}/{self.student}"
+        return f"{self.set_name}-{size}/{self.student}" + ("/unused" if self.unused else "")
 
 
 MOBILENET, LITE0 = "mobilenetv2_coral_in1k", "tf_efficientnet_lite0_in1k"
@@ -76,6 +91,7 @@ NUMBERS = (5e-5, 2e-4, 6e-4, 2e-3)
 """For AdamW, which `tune` takes for regression: SGD at `GENTLE` ruins the network in three steps, taught or not."""
 TEXT = (2e-5, 5e-5, 1.5e-4, 5e-4)
 SENTENCES = ("all-MiniLM-L6-v2",)
+BOTH_SENTENCES = ("all-MiniLM-L6-v2", "sre-minilm")
 CASES = {
     case.name: case
     for case in (
@@ -95,6 +111,12 @@ CASES = {
         Case("sign-digits", 500, LITE0, LARGE, GENTLE),
         Case("fashion-mnist", 1000, "cifar10_resnet20", LARGE, STEEP),
         Case("sick-siamese", 1000, "paraphrase-MiniLM-L3-v2", SENTENCES, TEXT, None),
+        Case("pets", 740, MOBILENET, LARGE, GENTLE, unused=True),
+        Case("cifar10", 1000, MOBILENET, CIFAR, GENTLE, unused=True),
+        Case("sign-digits", 500, LITE0, LARGE, GENTLE, unused=True),
+        Case("fashion-mnist", 1000, "cifar10_resnet20", LARGE, STEEP, unused=True),
+        Case("agnews", 300, "paraphrase-MiniLM-L3-v2", BOTH_SENTENCES, TEXT, None, unused=True),
+        Case("cr", 300, "paraphrase-MiniLM-L3-v2", BOTH_SENTENCES, TEXT, None, unused=True),
     )
 }
 """In the order of their worth."""
@@ -204,45 +226,32 @@ METHODS: dict[str, dict[str, Any]] = {
     "the best teacher itself, tuned": {"method": "fine-tune", "of_teacher": True},
     "feature kd, default": {"method": "kd", "teachers": 3},
 }
-EXPLORED: dict[str, tuple[str, float | None, dict[str, Any]]] = {
-    "fine-tune": ("fine-tune", None, {}),
-    "b-tuning, C": ("b-tuning", 1.0, {}),
-    "b-tuning, 3C": ("b-tuning", 3.0, {}),
-    "b-tuning, 10C": ("b-tuning", 10.0, {}),
-    "b-tuning, C, features 1": ("b-tuning", 1.0, {"feature_trade_off": 1.0}),
-    "b-tuning, 3C, features 1": ("b-tuning", 3.0, {"feature_trade_off": 1.0}),
-    "b-tuning, 3C, features 3": ("b-tuning", 3.0, {"feature_trade_off": 3.0}),
-    "features 1": ("b-tuning", 0.0, {"feature_trade_off": 1.0}),
-    "features 3": ("b-tuning", 0.0, {"feature_trade_off": 3.0}),
-    "logit-kd, 0.3": ("logit-kd, weak", 0.3, {}),
-    "logit-kd, 0.3, features 1": ("logit-kd, weak", 0.3, {"feature_trade_off": 1.0}),
-    "feature kd, default": ("feature kd, default", None, {}),
-    "b-tuning, 3C, views": ("b-tuning, views", 3.0, {}),
-    "b-tuning, 3C, 16 views": ("b-tuning, views", 3.0, {"teacher_views": 16}),
-}
-"""What could be the default: a method of the above, its strength and options."""
-EXPLORATION = {
-    "pets-740/mobilenetv2_coral_in1k": 0.0004,
-    "cifar10-1000/mobilenetv2_coral_in1k": 0.0004,
-    "sign-digits-500/tf_efficientnet_lite0_in1k": 0.0015,
-    "fashion-mnist-1000/cifar10_resnet20": 0.03,
-}
-"""Cases on which the default is chosen, and their learning rate; nothing is judged on them."""
-EXPLORATION_SEEDS = (11, 12, 13)
 BESIDE = {**METHODS["b-tuning"], "fixed": 3.0, "feature_trade_off": 1.0}
 """What the exploration chose."""
 del BESIDE["strengths"]
+EXPLORED = {**FIRST.candidates, **SECOND.candidates}
 METHODS |= {
     name: {**METHODS[base], "fixed": strength, **options} for name, (base, strength, options) in EXPLORED.items()
-} | {
+}
+for _name in EXPLORED:
+    if _name != "fine-tune":
+        METHODS[_name].pop("strengths", None)
+        METHODS[_name].pop("same_as", None)
+METHODS |= {
+    f"{name}, no knobs": {**METHODS[name], "no_knobs": True} for name in SECOND.candidates if name != "fine-tune"
+}
+METHODS |= {
+    "feature kd, 16 views": {**METHODS["feature kd"], "same_as": "feature kd", **VIEWS},
+    "logit-kd, 16 views": {**METHODS["logit-kd, weak"], "same_as": "logit-kd, weak", **VIEWS},
+    "b-tuning, 16 views": {**METHODS["b-tuning"], "same_as": "b-tuning", **VIEWS},
     "features beside b-tuning": BESIDE,
     "features beside b-tuning, no knobs": {**BESIDE, "no_knobs": True},
     "fine-tune, no knobs": {"method": "fine-tune", "no_knobs": True},
     "b-tuning, no knobs": {"method": "b-tuning", "teachers": 3, "no_knobs": True},
 }
 UNFIT: dict[str, set[str]] = {
-    "text": {"b-tuning, views", "logit-kd, views", "mixup", "b-tuning with mixup and ema"},
-    "regression": {"label smoothing", "b-tuning, views", "logit-kd, views"},
+    "text": {"mixup", "b-tuning with mixup and ema"},
+    "regression": {"label smoothing"},
 }
 """Methods that a kind of data has nothing for: texts have no views and cannot be mixed; the numbers here say where
 something is, so that their images are not cropped; numbers are no labels."""
@@ -258,34 +267,29 @@ ALL = ("pets-all/mobilenetv2_coral_in1k", "cifar10-all/mobilenetv2_coral_in1k")
 OTHERS = ("pets-370/tf_efficientnet_lite0_in1k", "fashion-mnist-500/cifar10_resnet20")
 FAR, TEXTS = "omniglot-all/mobilenetv2_coral_in1k", "trec-300/paraphrase-MiniLM-L3-v2"
 HEADS, SICK = "pet-heads-500/mobilenetv2_coral_in1k", "sick-siamese-1000/paraphrase-MiniLM-L3-v2"
-NO_KNOBS = ("fine-tune, no knobs", "b-tuning, no knobs", "features beside b-tuning, no knobs")
+NO_KNOBS = ("fine-tune, no knobs", "b-tuning, no knobs")
+CHOSEN, CHOSEN_VIEWS = "what was chosen", "what was chosen with views"
+IMAGES, BASELINES_WITH_VIEWS = (*FEW, *OTHERS), ("feature kd, 16 views", "logit-kd, 16 views")
+PLAIN = (*FEW, *OTHERS, TEXTS)
 WORTH: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
-    ((*FEW, *OTHERS), NO_KNOBS),
-    ((HEADS,), ("fine-tune", "b-tuning", "features beside b-tuning")),
-    (FEW, ("b-tuning, views", "untrained teachers")),
-    ((*ALL, TEXTS), NO_KNOBS),
-    (ALL, (UPPER,)),
-    (tuple(MEDIUM), ("fine-tune", "b-tuning", "feature kd", "features beside b-tuning")),
-    (FEW, ("logit-kd, tuned teachers",)),
-    ((FAR,), NO_KNOBS),
-    ((*FEW, *OTHERS), ("features beside b-tuning",)),
-    (OTHERS, CORE),
-    ((*FEW, *OTHERS), NO_KNOBS),
-    (ALL, ("features beside b-tuning", "fine-tune, rate of b-tuning")),
-    ((FAR, TEXTS), ("features beside b-tuning",)),
-    ((HEADS,), ("fine-tune", "b-tuning", "features beside b-tuning")),
-    (FEW, ("b-tuning, views", "untrained teachers", "logit-kd, tuned teachers")),
-    (ALL, (UPPER,)),
-    (tuple(MEDIUM), ("fine-tune", "b-tuning", "feature kd", "features beside b-tuning")),
-    ((*ALL, FAR, TEXTS), NO_KNOBS),
-    (FEW, ("fine-tune, rate of b-tuning", "distill-weighted", "ema", "mixup", "b-tuning, uniform")),
+    (PLAIN, (CHOSEN,)),
+    (PLAIN, (*NO_KNOBS, f"{CHOSEN}, no knobs")),
+    ((*ALL, FAR), (CHOSEN,)),
+    ((HEADS,), ("fine-tune", "b-tuning", CHOSEN, "feature kd")),
+    (PLAIN, ("feature kd, default, no knobs",)),
+    (FEW, ("untrained teachers", "untrained b-tuning teachers")),
     ((FAR,), ("feature kd", "logit-kd, weak")),
-    (FEW, ("untrained b-tuning teachers", "b-tuning, left out", "soup of four runs", "lora")),
-    ((SICK,), ("fine-tune", "b-tuning", "features beside b-tuning")),
-    ((HEADS,), ("feature kd",)),
+    ((*ALL, FAR, HEADS), (*NO_KNOBS, f"{CHOSEN}, no knobs")),
+    (FEW, ("logit-kd, tuned teachers",)),
+    (tuple(MEDIUM), ("fine-tune", "b-tuning", "feature kd", "logit-kd, weak", CHOSEN)),
+    (FEW, ("distill-weighted", "ema", "mixup", "b-tuning, left out", "soup of four runs", "lora")),
+    (ALL, (UPPER,)),
+    (IMAGES, (CHOSEN_VIEWS, *BASELINES_WITH_VIEWS)),
+    ((TEXTS, HEADS), ("logit-kd, weak",)),
+    ((SICK,), ("fine-tune", "b-tuning", CHOSEN, "feature kd")),
+    (FEW, ("fine-tune, rate of b-tuning", "b-tuning, uniform", "b-tuning, precision", "b-tuning, one teacher")),
     ((FAR, TEXTS, "fashion-mnist-500/cifar10_resnet20", HEADS), (UPPER,)),
-    (tuple(MEDIUM), ("logit-kd, weak",)),
-    (FEW, ("b-tuning, precision", "b-tuning with mixup and ema", "b-tuning, one teacher", "b-tuning, tuned teachers")),
+    (FEW, ("b-tuning, 16 views", "b-tuning with mixup and ema", "b-tuning, tuned teachers")),
 )
 """What is run, cases and their methods, what answers most first."""
 
@@ -309,6 +313,8 @@ def fits(case: str, method: str) -> bool:
     """Whether a method can be used on a case."""
     name = CASES[case].set_name
     texts, numbers = name in TEXT_SETS, name in REGRESSION or name.startswith("sick")
+    if (texts or numbers) and METHODS[method].get("teacher_targets") == "views":
+        return False
     return method not in {*(UNFIT["text"] if texts else ()), *(UNFIT["regression"] if numbers else ())}
 
 
@@ -341,11 +347,22 @@ def strength_of(setting: Setting, method: str) -> float | None:
 
 
 @cache
-def open_task(set_name: str, train_samples: int | None) -> Any:
-    task = open_set(set_name)
+def open_task(set_name: str, train_samples: int | None, unused: bool = False) -> Any:
+    from hubscout.tasks.sequences import derived_fingerprint
+
+    whole = kept.known(open_set(set_name), set_name)
     if ROWS is not None:
-        return smaller(task, ROWS)
-    return task if train_samples is None else task.subset(train_samples, seed=0)
+        return smaller(whole, ROWS)
+    task = whole if train_samples is None else whole.subset(train_samples, seed=0)
+    if unused:
+        used = kind_of(task.kind).strata(whole.train.targets), int(train_samples or 0), 0
+        rest = np.setdiff1d(np.arange(len(whole.train)), stratified_sample(*used))
+        task = replace(
+            task,
+            splits={**task.splits, "validation": whole.train.take(rest)},
+            fingerprint=derived_fingerprint(task.fingerprint, validation="unused"),
+        )
+    return kept.known(task, set_name)
 
 
 def opened(name: str, case: Case, *, trained: bool = True) -> str:
@@ -366,25 +383,31 @@ def run_one(setting: Setting) -> dict[str, Any]:
     method, taught_by = options.pop("method"), options.pop("teachers", None)
     for name in ("strengths", "rate_factor", "same_as", "fixed"):
         options.pop(name, None)
-    task = open_task(case.set_name, case.train_samples)
+    task = open_task(case.set_name, case.train_samples, case.unused)
     student = case.teachers[0] if options.pop("of_teacher", False) else case.student
     names: tuple[str, ...] = () if taught_by is None else case.teachers[:taught_by] or (case.student,)
     per_target = options.pop("per_target", False)
     if strength is not None:
-        options["trade_off"] = strength * (len(task.target_names) if per_target else 1)
+        # For numbers, whose loss is a mean over the columns as well, the default is 1 and not their count.
+        columns = len(task.target_names) if per_target and task.kind != "regression" else 1
+        options["trade_off"] = strength * columns
+    if case.unused:  # they decide nothing inside of a run
+        options |= {"keep_best": False, "validate_every_epochs": 1e6}
     start = time.perf_counter()
-    answers = shuffled_answers() if options.pop("shuffled", False) else nullcontext()
+    tuned_first, runs = options.pop("tuned", False), options.pop("soup", 0)
+    trained = not options.pop("untrained", False)
     try:
-        tuned_first, runs = options.pop("tuned", False), options.pop("soup", 0)
-        trained = not options.pop("untrained", False)
-        teachers = [tuned_teacher(case, name) if tuned_first else opened(name, case, trained=trained) for name in names]
-        given = (case, student, teachers, method, setting.learning_rate)
-        if runs:
-            from hubscout.tuning import soup
+        with ExitStack() as changes:
+            for change in changed(options):
+                changes.enter_context(change)
+            identifiers = [opened(name, case, trained=trained) for name in names if not tuned_first]
+            teachers = [tuned_teacher(case, name) for name in names if tuned_first]
+            given = (case, student, teachers or list(map(kept.opened_once, identifiers)), method, setting.learning_rate)
+            if runs:
+                from hubscout.tuning import soup
 
-            tuned = soup(task, [tuned_run(*given, seed=100 * setting.seed + k, **options) for k in range(runs)])
-        else:
-            with answers:
+                tuned = soup(task, [tuned_run(*given, seed=100 * setting.seed + k, **options) for k in range(runs)])
+            else:
                 tuned = tuned_run(*given, seed=setting.seed, **options)
     except DivergedError as error:  # a result of the setting
         return {**result, "validation": -1.0, "test": None, "error": str(error)}
@@ -402,10 +425,9 @@ def tuned_run(
     case: Case, student: str, teachers: list[Any], method: str, learning_rate: float, *, seed: int, **options: Any
 ) -> Any:
     """One run with what all have in common."""
-    from hubscout.features import FeatureCache
     from hubscout.tuning import tune
 
-    task = open_task(case.set_name, case.train_samples)
+    task = open_task(case.set_name, case.train_samples, case.unused)
     texts = task.modality in ("text", "text-pair")
     knobs = {
         "batch_size": 64,
@@ -415,18 +437,24 @@ def tuned_run(
     }
     return tune(
         task,
-        opened(student, case),
+        kept.opened_once(opened(student, case)),
         teachers,
         method,
-        **{"steps": STEPS, "feature_trade_off": 0.0, **({} if options.pop("no_knobs", False) else knobs), **options},
+        **{
+            "steps": STEPS,
+            "feature_trade_off": 0.0,
+            "validate_every_epochs": STEPS / 4 / -(-len(task.train) // 64),
+            **({} if options.pop("no_knobs", False) else knobs),
+            **options,
+        },
         seed=seed,
         augment="none" if task.kind == "regression" else "standard",
-        cache=FeatureCache(CACHE / "features"),
+        cache=kept.features(CACHE / "features"),
         data_in_memory=not texts,
         workers=0,
         evaluation_batch_size=256,
         bootstrap_resamples=2,
-        validate_every_epochs=STEPS / 4 / -(-len(task.train) // 64),
+        shown_samples=0,
     )
 
 
@@ -461,10 +489,58 @@ def tuned_teacher(case: Case, name: str) -> Any:
     return max(runs, key=lambda run: run.metric("validation").value)
 
 
+def changed(options: dict[str, Any]) -> Iterator[AbstractContextManager[Any]]:
+    """What is no option of `tune`: taken out of the options, and put in its place for a run."""
+    if options.pop("shuffled", False):
+        yield shuffled_answers()
+    if share := options.pop("share", 0.0):
+        yield features_by_variance(share)
+    if options.pop("raw_features", False):
+        yield raw_features()
+
+
+def features_by_variance(share: float) -> AbstractContextManager[Any]:
+    """Distillation of features with λ = share / variance of the teachers' features."""
+    from hubscout.tuning.methods import Distillation
+
+    given = Distillation.prepare
+
+    def prepare(self: Any, preparation: Any) -> None:
+        given(self, preparation)
+        variances = [float((one - one.mean(dim=0)).square().sum(dim=1).mean()) for one in self.cached]
+        self.trade_off = share * len(variances) / sum(variances)
+
+    return patch.object(Distillation, "prepare", prepare)
+
+
+def raw_features() -> AbstractContextManager[Any]:
+    """The second term of B-Tuning in the form of `kd`: features as they are, and maps that begin at random.
+
+    Its strength is in shares of the variance all the same.
+    """
+    from torch import nn
+
+    from hubscout.tuning.methods import method
+    from hubscout.tuning.methods.feature_term import FeatureTerm
+
+    class RawFeatureTerm(FeatureTerm):
+        def __init__(self, preparation: Any, trade_off: float) -> None:
+            super().__init__(preparation, trade_off)
+            frozen, device = preparation.frozen_features, preparation.device
+            raw = [torch.as_tensor(frozen.features(t), dtype=torch.float32).to(device) for t in preparation.teachers]
+            variances = [float((one - one.mean(dim=0)).square().sum(dim=1).mean()) for one in raw]
+            self.targets, self.gain = raw, 1.0
+            self.trade_off = trade_off * len(variances) / sum(variances)
+            generator = torch.Generator().manual_seed(preparation.arguments.seed)
+            self.maps = nn.ModuleList(nn.Linear(m.in_features, m.out_features, bias=False) for m in self.maps)
+            for linear in self.maps:
+                nn.init.normal_(linear.weight, std=linear.in_features**-0.5, generator=generator)
+
+    return patch.object(method, "FeatureTerm", RawFeatureTerm)
+
+
 def shuffled_answers() -> AbstractContextManager[Any]:
     """Give each sample the answer for another one: what is left of a gain is not knowledge."""
-    import numpy as np
-
     from hubscout.tuning.teacher_answers import TeacherPanel
 
     given = TeacherPanel.cached_predictions
@@ -480,6 +556,8 @@ def work(setting: Setting) -> dict[str, Any]:
     import warnings
 
     warnings.simplefilter("ignore")
+    kept.share(CACHE / "kept")
+    torch.cuda.empty_cache()
     try:
         if setting.method.startswith(TEACHER):
             tune_teacher(setting)
@@ -490,13 +568,8 @@ def work(setting: Setting) -> dict[str, Any]:
 
 
 def explored() -> list[Setting]:
-    """The runs of the exploration, a seed of everything before the next."""
-    return [
-        Setting(case, name, rate, strength, seed)
-        for seed in EXPLORATION_SEEDS
-        for case, rate in EXPLORATION.items()
-        for name, (_, strength, _) in EXPLORED.items()
-    ]
+    """The runs of the second exploration; those of the first are done."""
+    return [Setting(*values) for values in SECOND.settings(fits)]
 
 
 class Plan:
@@ -506,12 +579,17 @@ class Plan:
         self, done: dict[str, dict[str, Any]], cases: list[str], methods: list[str], *, explores: bool = False
     ) -> None:
         self.done, self.begun, self.explores = done, set(done), explores
-        pairs = [(case, method) for many, worth in WORTH for case in many for method in worth if fits(case, method)]
+        self.explored = [s for s in explored() if s.case in cases and s.method in methods]
+        chosen = choose(done.values())
+        names = {CHOSEN: chosen["default"], CHOSEN_VIEWS: chosen["with views"]}
+        names[f"{CHOSEN}, no knobs"] = f"{names[CHOSEN]}, no knobs"
+        named = [(case, names.get(name, name)) for many, worth in WORTH for case in many for name in worth]
+        pairs = [(case, method) for case, method in named if fits(case, method)]
         self.pairs = [(c, m) for c, m in dict.fromkeys(pairs) if c in cases and m in methods]
 
     def ready(self) -> Iterator[Setting]:
         if self.explores:
-            yield from (s for s in explored() if s.key not in self.begun)
+            yield from (s for s in self.explored if s.key not in self.begun)
             return
         for case, method in self.pairs:
             if METHODS[method].get("no_knobs") and ROWS is None:
@@ -552,7 +630,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="Begin no run after so long.")
     parser.add_argument("--cases", nargs="*", default=list(CASES))
     parser.add_argument("--methods", nargs="*", default=list(METHODS))
-    parser.add_argument("--plan", choices=["table", "explore"], default="table")
+    parser.add_argument("--plan", choices=["table", "explore", "both"], default="table")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "runs.jsonl")
     parser.add_argument("--try", dest="tried", action="store_true", help="One run of two steps on 48 rows for each.")
     given = parser.parse_args()
@@ -560,37 +638,73 @@ def main() -> None:
         settings = {"HUBSCOUT_EXPERIMENT_ROWS": "48", "HUBSCOUT_EXPERIMENT_STEPS": "2"}
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **settings})
     lines = given.out.read_text().splitlines() if given.out.is_file() else []
-    lines = [line for line in lines if '"failed"' not in line]  # is tried again
-    plan = Plan(
-        {r["key"]: r for r in map(json.loads, lines)}, given.cases, given.methods, explores=given.plan == "explore"
-    )
-    end = time.monotonic() + given.seconds
-    pool = ProcessPoolExecutor(given.workers, multiprocessing.get_context("spawn"))
-    running: set[Future[dict[str, Any]]] = set()
+    done = {r["key"]: r for r in map(json.loads, lines) if "failed" not in r}  # which are tried again
+    began, ends = time.monotonic(), {"explore": given.seconds, "table": given.seconds}
+    if given.plan == "both":
+        ends["explore"] *= EXPLORATION_SHARE
+    crew = [Worker() for _ in range(given.workers)]
     with given.out.open("a") as file:
-        while True:
-            if time.monotonic() < end:
-                for setting in islice(plan.ready(), given.workers - len(running)):
-                    plan.begun.add(setting.key)
-                    running.add(pool.submit(work, setting))
-            if not running:
-                break
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                running.remove(future)
-                record = future.result()
-                plan.done[record["key"]] = record
+        for name in ("explore", "table") if given.plan == "both" else (given.plan,):
+            plan = Plan(done, given.cases, given.methods, explores=name == "explore")
+            for record in finished(plan, crew, began + ends[name]):
                 if "prepared" not in record:  # it lies in the cache of this machine alone
                     file.write(json.dumps(record) + "\n")
                     file.flush()
-                print(
-                    record["case"],
-                    record["method"],
-                    record["seed"],
-                    record.get("test", record.get("failed")),
-                    flush=True,
-                )
-    if given.plan == "explore":
-        print(json.dumps(choose(plan.done.values()), indent=1))
+                seconds, told = f"{time.monotonic() - began:4.0f} s", record.get("test", record.get("failed"))
+                print(seconds, record["case"], record["method"], record["seed"], told, flush=True)
+            if name == "explore":
+                print(json.dumps(choose(done.values()), indent=1), flush=True)
+
+
+class Worker:
+    """A process. The first run of a case in it takes long, most of it for kernels of shapes that are new to it."""
+
+    def __init__(self) -> None:
+        self.cases: set[str] = set()
+        self.setting: Setting | None = None
+        self._start()
+
+    def _start(self) -> None:
+        self.pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+
+    def begin(self, setting: Setting) -> Future[dict[str, Any]]:
+        self.setting = setting
+        self.cases.add(setting.case)
+        return self.pool.submit(work, setting)
+
+    def end(self, future: Future[dict[str, Any]]) -> dict[str, Any]:
+        """The record of the run; one whose process was killed has failed, and the next has a new process."""
+        setting, self.setting = self.setting, None
+        assert setting is not None
+        try:
+            return future.result()
+        except BrokenProcessPool as error:
+            self.cases.clear()
+            self._start()
+            return {"key": setting.key, **asdict(setting), "failed": f"{type(error).__name__}: {error}"[:300]}
+
+
+def next_setting(worker: Worker, crew: list[Worker], ready: list[Setting]) -> Setting:
+    """One of a case that the worker knows; or else of the one that the fewest know."""
+    known = [setting for setting in ready if setting.case in worker.cases]
+    return known[0] if known else min(ready, key=lambda s: sum(s.case in other.cases for other in crew))
+
+
+def finished(plan: Plan, crew: list[Worker], end: float) -> Iterator[dict[str, Any]]:
+    """The records of a plan as they come in; nothing is begun after `end`."""
+    running: dict[Future[dict[str, Any]], Worker] = {}
+    while True:
+        for worker in crew if time.monotonic() < end else ():
+            if worker.setting is None and (ready := list(islice(plan.ready(), LOOK_AHEAD))):
+                setting = next_setting(worker, crew, ready)
+                plan.begun.add(setting.key)
+                running[worker.begin(setting)] = worker
+        if not running:
+            return
+        for future in wait(running, return_when=FIRST_COMPLETED).done:
+            record = running.pop(future).end(future)
+            plan.done[record["key"]] = record
+            yield record
 
 
 if __name__ == "__main__":

@@ -111,6 +111,10 @@ class ModalityError(ModelError, InputError):
     """A model that does not read the inputs of the task: images, text, arrays."""
 
 
+class OverLimitError(ModelError):
+    """A model that costs more than was allowed: parameters, operations or time. It is not run."""
+
+
 class ModelNotFoundError(ModelError):
     """The hub has no such model, or it is not on this machine and the hub cannot be reached."""
 

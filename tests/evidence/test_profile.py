@@ -1,5 +1,7 @@
 """The ends of the profile (labels that say nothing, that are interpolated), and the theorems of convergence."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits, load_iris
@@ -205,3 +207,33 @@ def test_what_cannot_be_mapped():
         fixed_point_map(result, 0.0)
     with pytest.raises(InputError, match="keep_spectrum=True"):
         fixed_point_map(result.without_spectrum(), 1.0)
+
+
+@pytest.mark.parametrize("kind", ["classification", "regression"])
+@pytest.mark.parametrize("copies", [1, 8])
+def test_a_sample_that_occurs_again_is_no_sign_of_labels_without_noise(generator, kind, copies):
+    """With more features than samples every label is fitted: a copy says nothing of the noise, nor of a leak."""
+    ids = np.arange(60) % 3
+    features = generator.normal(size=(60, 200))
+    features[:, :3] += 1.5 * np.eye(3)[ids]
+    targets = (
+        ids
+        if kind == "classification"
+        else features[:, :2] @ generator.normal(size=(2, 2)) + generator.normal(size=(60, 2))
+    )
+    once = logme(features, targets)
+    rows = np.append(np.arange(60), np.arange(copies))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = logme(features[rows], targets[rows])
+        sums = Statistics(kind, once.targets).update(features[rows], targets[rows])
+        from_sums = maximize_evidence(sums)
+    assert not again.unbounded
+    assert again.gain == pytest.approx(once.gain, abs=0.01 * copies)
+    assert again.score - again.null_score == pytest.approx(once.score - once.null_score, abs=0.01 * copies)
+    assert from_sums.score == pytest.approx(again.score, abs=1e-6)
+    assert from_sums.gain == pytest.approx(again.gain, abs=1e-6)
+    assert again.standard_error == pytest.approx(once.standard_error, rel=0.5)
+    assert from_sums.standard_error is None or from_sums.standard_error < 10 * once.standard_error
+    new = generator.normal(size=(50, 200))
+    assert np.corrcoef(again.predict(new).ravel(), once.predict(new).ravel())[0, 1] > 0.9

@@ -23,7 +23,17 @@ def test_two_local_maxima_and_the_better_one_is_found():
     y[2005:] = np.sqrt(rest / (n - 2005))
     left, squares_of_y = np.array([rest]), np.array([y @ y])
     spectrum = Spectrum(
-        n, 2005, values[::-1], y[None, :2005][:, ::-1], left, squares_of_y, None, left < 0, values[0], squares_of_y
+        n,
+        2005,
+        values[::-1],
+        y[None, :2005][:, ::-1],
+        left,
+        squares_of_y,
+        None,
+        noise_free=left < 0,
+        repeated=left < 0,
+        magnitude=values[0],
+        target_magnitude=squares_of_y,
     )
     gain, slope = Profile.of(spectrum).on_grid(np.linspace(-30, 18, 400))
     crossings = np.flatnonzero((slope[0, :-1] > 0) & (slope[0, 1:] <= 0))

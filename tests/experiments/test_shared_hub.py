@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import runpy
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
+
+from hubscout.tasks import Task
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
 
@@ -51,7 +56,7 @@ def test_teaching_plans_what_fits_and_has_a_line_for_it(monkeypatch: pytest.Monk
     run = runpy.run_path(str(EXPERIMENTS / "teaching" / "run.py"))
     table = runpy.run_path(str(EXPERIMENTS / "teaching" / "table.py"))
     methods = run["METHODS"]
-    plan = run["Plan"]({}, list(run["CASES"]), list(methods))
+    plan = run["Plan"]({record["key"]: record for record in table["RECORDS"]}, list(run["CASES"]), list(methods))
     assert len(plan.pairs) == len(set(plan.pairs))
     assert all(run["fits"](*pair) for pair in plan.pairs)
     assert {method for _, method in plan.pairs} <= {*table["METHODS"], *table["NO_KNOBS"]}
@@ -63,19 +68,70 @@ def test_what_is_explored_is_judged_nowhere(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.syspath_prepend(str(EXPERIMENTS))
     monkeypatch.syspath_prepend(str(EXPERIMENTS / "teaching"))
     run = runpy.run_path(str(EXPERIMENTS / "teaching" / "run.py"))
+    explore = runpy.run_path(str(EXPERIMENTS / "teaching" / "explore.py"))
     plan = run["Plan"]({}, list(run["CASES"]), list(run["METHODS"]))
-    assert not {case for case, _ in plan.pairs} & set(run["EXPLORATION"])
-    assert not {run["SEARCH_SEED"], *run["SEEDS"]} & set(run["EXPLORATION_SEEDS"])
-    choose = runpy.run_path(str(EXPERIMENTS / "teaching" / "explore.py"))["choose"]
-    records = [{**asdict(one), "validation": 0.5, "test": 0.5} for one in run["explored"]()]
+    judged = {case.split("/")[0] for case, _ in plan.pairs}
+    for exploration in (explore["FIRST"], explore["SECOND"]):
+        assert not judged & {case.split("/")[0] for case in exploration.cases}
+        assert not {run["SEARCH_SEED"], *run["SEEDS"]} & set(exploration.seeds)
+        assert set(exploration.cases) <= set(run["CASES"])
+    assert not set(explore["FIRST"].seeds) & set(explore["SECOND"].seeds)
+    records = [{**asdict(one), "key": one.key, "validation": 0.5, "test": 0.5} for one in run["explored"]()]
     for record in records:
-        if record["method"] == "features 1":
+        if record["method"] == "features 0.1":
             record["validation"] += 0.02
-        if record["method"] == "features 3":  # better in the mean, and below fine-tuning somewhere
+        if record["method"] == "features 0.3":  # better in the mean, and below fine-tuning somewhere
             record["validation"] += 0.1 if record["case"].startswith("pets") else -0.015
-        if "views" in record["method"]:  # costs more passes
+        if record["method"] == "left out, C" and record["case"].startswith("cr-"):  # by one case alone
+            record["validation"] += 0.3
+        if record["method"] == "b-tuning, C, 16 views":  # costs more passes
             record["validation"] += 0.2
-    assert choose(records)["default"] == "features 1"
+    found = explore["choose"](records)
+    assert (found["default"], found["with views"]) == ("features 0.1", "b-tuning, C, 16 views")
+    # What was chosen is what is judged, without a choice by hand.
+    plan = run["Plan"]({record["key"]: record for record in records}, list(run["CASES"]), list(run["METHODS"]))
+    judged = {method for case, method in plan.pairs if case == "pets-370/mobilenetv2_coral_in1k"}
+    assert {"features 0.1", "features 0.1, no knobs", "b-tuning, C, 16 views"} <= judged
+
+
+def test_a_worker_stays_with_the_cases_that_it_knows_and_new_ones_spread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    monkeypatch.syspath_prepend(str(EXPERIMENTS / "teaching"))
+    run = runpy.run_path(str(EXPERIMENTS / "teaching" / "run.py"))
+    ready = [run["Setting"](case, "fine-tune", 0.1, None, seed) for case in ("one", "two") for seed in (1, 2)]
+    crew = [SimpleNamespace(cases=cases) for cases in ({"two"}, {"one"}, {"one"}, set())]
+    found = [run["next_setting"](worker, crew, ready) for worker in crew]
+    assert [(one.case, one.seed) for one in found] == [("two", 1), ("one", 1), ("one", 1), ("two", 1)]
+
+
+def test_a_run_whose_process_is_killed_has_failed_and_the_next_one_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    monkeypatch.syspath_prepend(str(EXPERIMENTS / "teaching"))
+    run = runpy.run_path(str(EXPERIMENTS / "teaching" / "run.py"))
+    worker, setting = run["Worker"](), run["Setting"]("one", "fine-tune", 0.1, None, 1)
+    for function, told in ((os.abort, "BrokenProcessPool"), (dict, "")):
+        worker.setting = setting
+        worker.cases.add("one")
+        record = worker.end(worker.pool.submit(function))
+        assert record.get("failed", "").startswith(told)
+        assert bool(worker.cases) == (told == "")
+    worker.pool.shutdown()
+
+
+def test_a_case_that_is_validated_on_unused_samples_has_all_of_them_and_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    monkeypatch.syspath_prepend(str(EXPERIMENTS / "teaching"))
+    run = runpy.run_path(str(EXPERIMENTS / "teaching" / "run.py"))
+    rows = np.arange(100.0)[:, None] * np.ones(3)
+    whole = Task.from_arrays(rows[:70], ["cat", "dog"] * 35, validation=(rows[70:80], ["cat", "dog"] * 5))
+    monkeypatch.setitem(run["open_task"].__wrapped__.__globals__, "open_set", lambda name: whole)
+    task = run["open_task"].__wrapped__("any", 20, True)
+    used, unused = ({float(one[0]) for one in task.splits[part].inputs} for part in ("train", "validation"))
+    assert len(used) == 20
+    assert unused == {float(one[0]) for one in whole.train.inputs} - used
+    assert task.fingerprint != whole.subset(20, seed=0).fingerprint
 
 
 def test_a_varied_method_of_teaching_waits_for_the_search_of_the_method_it_varies(

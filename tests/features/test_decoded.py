@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hubscout.errors import InputError
-from hubscout.features import PreparedPool, extract
+from hubscout.features import PreparedPool, decoded, extract
 from hubscout.features.decoded import free_bytes
 from hubscout.tasks import Split, Task
 
@@ -88,3 +88,17 @@ def test_memory_that_holds_files_counts_as_free() -> None:
     sizes = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
     available = int(sizes["MemAvailable"].split()[0]) * 1024
     assert free_bytes() == pytest.approx(available, rel=0.2)
+
+
+def test_room_ends_with_the_limit_or_when_half_of_the_free_memory_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = [8 << 30]
+    monkeypatch.setattr(decoded, "free_bytes", lambda: free[0])
+    room = decoded.Room()
+    assert room.left == 2 << 30
+    assert [room.take(1 << 30) for _ in range(3)] == [True, True, False]
+    room = decoded.Room()
+    assert room.take(1 << 28)
+    free[0] = 3 << 30  # others keep as well
+    assert not room.take(1 << 28)
+    assert not room.take(1)
+    assert [decoded.Room(10).take(size) for size in (10, 11)] == [True, False]

@@ -98,9 +98,10 @@ def test_a_batch_is_cut_without_being_stacked_again(make_backbone: Any, task: Ta
         return forward(batch, layers)
 
     second.forward = takes_eight
-    found = extract(second, task, batch_size=16, prepared=pool)
+    found = extract(second, task, batch_size=16, prepared=pool, device="cpu")
     assert found.batch_size == 8
-    np.testing.assert_allclose(found.features(), extract(make_backbone(seed=1), task).features(), rtol=1e-5)
+    alone = extract(make_backbone(seed=1), task, device="cpu")
+    np.testing.assert_allclose(found.features(), alone.features(), rtol=1e-5)
 
 
 def test_what_finds_no_room_is_kept_in_main_memory(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +200,7 @@ def test_memory_that_runs_out_while_images_are_resized_makes_batches_smaller(mon
     from hubscout.hubs import device_resizing
 
     task, real = images_of(*[(32, 32)] * 50), device_resizing.resample
-    expected = features_of(task)
+    expected = features_of(task, device="cpu")
 
     def takes_eight(pixels: torch.Tensor, *rest: Any) -> torch.Tensor:
         if len(pixels) > 8:
@@ -207,7 +208,7 @@ def test_memory_that_runs_out_while_images_are_resized_makes_batches_smaller(mon
         return real(pixels, *rest)
 
     monkeypatch.setattr(device_resizing, "resample", takes_eight)
-    for one, other in zip(features_of(task, PreparedPool(0)), expected, strict=True):
+    for one, other in zip(features_of(task, PreparedPool(0), device="cpu"), expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5)
 
 

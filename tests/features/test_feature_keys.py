@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -86,6 +87,23 @@ def test_many_chunks_at_once_give_the_same_digest(monkeypatch: pytest.MonkeyPatc
     expected = network_digest(network)
     monkeypatch.setitem(feature_keys._AT_ONCE, "cpu", 3)
     assert network_digest(network) == expected
+
+
+def test_small_tensors_are_summed_together_and_everything_is_fetched_at_once() -> None:
+    """On a GPU each operation is a kernel, and each look at a number a wait."""
+    layers = [nn.BatchNorm2d(width) for width in range(1, 60)]
+    network = nn.Sequential(*layers, nn.Linear(80, 60), nn.Linear(300, 400), nn.Embedding(0, 3))
+    weights, digest = feature_keys._place_weights(), hashlib.sha256()
+    for name, tensor in network.state_dict().items():
+        whole = tensor.reshape(-1).view(torch.int64 if tensor.dtype == torch.int64 else torch.int32)
+        chunks = whole.split(len(weights)) if len(whole) else [whole]
+        found = torch.stack([(chunk.long() * weights[: len(chunk)]).sum() for chunk in chunks])
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode() + found.numpy().tobytes())
+    with torch.profiler.profile() as profile:
+        assert feature_keys.tensors_digest(network.state_dict()) == digest.digest()
+    counted = {event.key: event.count for event in profile.key_averages()}
+    assert counted["aten::sum"] == 3  # two chunks of the large one, and one of the other
+    assert counted["aten::cat"] <= 5
 
 
 def test_a_digest_takes_no_memory_for_another_copy_of_the_weights() -> None:

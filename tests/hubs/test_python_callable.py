@@ -8,7 +8,7 @@ import torch
 from hub_models import run
 
 from hubscout.errors import InputError, ModelError, ModelNotFoundError
-from hubscout.hubs import load
+from hubscout.hubs import load, python_callable
 from hubscout.hubs.python_callable import code_fingerprint
 
 MODELS = """
@@ -272,6 +272,17 @@ def test_a_change_in_any_imported_file_counts(tmp_path: Path, name: str) -> None
     with open(tmp_path / name, "a") as opened:
         opened.write("# more\n")
     assert (code_fingerprint(file) != before) == (name != "stranger.py")
+
+
+def test_a_file_that_many_models_come_from_is_parsed_once(tmp_path: Path) -> None:
+    file, parsed = write(tmp_path), python_callable._import_statements
+    file.write_text(f"{file.read_text()}# {tmp_path}\n")
+    before, misses = code_fingerprint(file), parsed.cache_info().misses
+    assert code_fingerprint(file) == before
+    assert parsed.cache_info().misses == misses
+    file.write_text(f"# {tmp_path}\n")
+    assert code_fingerprint(file) != before
+    assert parsed.cache_info().misses == misses + 1
 
 
 def test_the_same_source_elsewhere_is_the_same(tmp_path: Path) -> None:

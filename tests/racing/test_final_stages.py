@@ -91,9 +91,9 @@ def test_a_winner_that_was_trained_too_little_is_not_below_its_linear_probe(
     assert any("the result is that probe" in note for note in found.tuned.notes)
     assert any("the winner is the linear probe" in note for note in found.notes)
     assert "learning rate" not in found.answer
-    assert "Tuned to the end" not in found.answer
-    told = f"so that the result is that probe, with accuracy {found.tuned.metric('test')} on test."
-    assert found.answer.endswith(f"did not come up to the linear probe of its frozen features, {told}")
+    assert "tuned to the end" not in found.answer
+    told = f"it has accuracy {found.tuned.metric('test')} on {len(task.test)} test samples."
+    assert f"won with the linear probe of its frozen features: {told} Training did not come up to it" in found.answer
     assert Tuned.load(tmp_path / "run" / "winner", allow_code=True).metric("test") == found.tuned.metric("test")
 
 
@@ -208,7 +208,7 @@ def test_one_that_is_taught_and_does_not_come_up_to_its_linear_probe_is_said_to_
     assert found.deployed is not None
     assert "did not come up" not in found.answer
     probe = replace(found, deployed=replace(found.deployed, best_step=0))
-    assert f"did not come up to its linear probe, which has {found.deployed.metric('test')}." in probe.answer
+    assert f"did not come up to its linear probe, which has accuracy {found.deployed.metric('test')} on" in probe.answer
 
 
 def test_the_steps_of_the_winner_are_those_that_it_was_trained_for(

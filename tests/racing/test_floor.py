@@ -20,8 +20,11 @@ from hubscout.racing import Race, race
 from hubscout.racing.final_stages import Finish
 from hubscout.racing.floor import PROBE, FitProbe, Floor
 from hubscout.racing.held_out_samples import for_race
+from hubscout.racing.race_plan import RacePlan
+from hubscout.racing.rungs import Time
 from hubscout.runs.events import Finished, Raced
 from hubscout.tasks import Task
+from hubscout.tasks.task_metrics import Outcome
 from hubscout.tuning import Tuned
 
 SLOW = ("width=32&pace=0.3", "width=48&pace=0.3&seed=1", "width=2&pace=0.3")
@@ -53,8 +56,8 @@ def test_a_race_without_time_gives_the_probe_of_the_first_by_evidence(
         assert re.search(r"the budget of 0\.001 s was not kept: the race took \d", "\n".join(found.notes))
         assert not found.looks
         assert found.tuned.steps == 0
-        assert "won, the only one of 3 models that could be ranked in this time: none was compared" in found.answer
-        assert ". The result is the linear probe of its frozen features, with accuracy" in found.answer
+        assert " won with the linear probe of its frozen features: it has accuracy" in found.answer
+        assert "There was no time for training. It is the only one of 3 models that could" in found.answer
     again = race(task, models, out=tmp_path / "run", budget=budget, learning_rate=0.05, **QUICK)
     assert again.tuned is not None
     assert again.tuned.metric("test") == found.tuned.metric("test")
@@ -71,7 +74,8 @@ def test_the_winner_is_not_below_the_probe_of_another_model(
     others = tuple(look for look in found.looks if look.arm.model == other)
     alone = replace(found, looks=others)  # of a model that was not trained at all
     assert alone.order[0].model == good
-    assert " won. Nothing that was tuned came up to the linear probe of its frozen features, with" in alone.answer
+    assert " won with the linear probe of its frozen features: it has accuracy" in alone.answer
+    assert "Nothing that was tuned came up to it; by evidence it is the first of 2 models" in alone.answer
     assert found.tuned is not None
     assert found.tuned.best_step == 0
     assert found.tuned.metric("validation").value == pytest.approx(probed(tmp_path / "run", found), abs=0.02)
@@ -89,7 +93,7 @@ def test_where_nothing_can_be_trained_the_probe_wins(task: Task, networks: Path,
     assert found.tuned.best_step == 0
     assert found.tuned.metric("validation").value >= probed(tmp_path / "run", found) - 0.011
     assert Tuned.load(tmp_path / "run" / "winner", allow_code=True).metric("test") == found.tuned.metric("test")
-    assert " won, the first of 2 models by evidence: none could be trained. The result is the linear" in found.answer
+    assert "No model could be trained. By evidence it is the first of 2 models" in found.answer
     assert "the winner is the linear probe of its frozen features: no model could be trained" in found.notes
     again = race(task, models, out=tmp_path / "run", **QUICK)
     assert (again.winner, again.answer, again.notes) == (found.winner, found.answer, found.notes)
@@ -171,6 +175,66 @@ def test_a_network_that_gives_no_numbers_does_not_come_up_to_its_probe(monkeypat
     run: Any = SimpleNamespace(loop=SimpleNamespace(averaged=nullcontext))
     assert not Floor("a", 0.5, 10, 10, 1.0, Path()).reached_by(run)
     assert len(given) == 1
+
+
+def test_the_winner_and_a_probe_are_compared_on_the_same_samples(
+    networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A probe that was measured on the first samples alone is not compared with the metric of all."""
+    monkeypatch.setattr("hubscout.racing.race_plan.MOST_ROWS", 300)
+    inputs = np.random.default_rng(0).normal(size=(1000, 6)).astype(np.float32)
+    task = Task.from_arrays(inputs, (inputs[:, 0] * inputs[:, 1] > 0).astype(int), kind="classification", name="signs")
+    good, other = names(networks, "width=64&broken=true", "width=2")
+    found = race(task, [good, other], out=tmp_path / "run", **{**QUICK, "learning_rate": 0.05})
+    split, (line,) = for_race(task), _lines(tmp_path / "run", "beside")
+    assert line["samples"] == 100 < len(split.validation)
+    first, (taken,) = split.validation.take(np.arange(100)), _lines(tmp_path / "run", "stage")[:1]
+    assert taken["model"] == other
+    if found.winner.model == other:
+        said = Tuned.load(tmp_path / "run" / "winner", allow_code=True).predict(list(first.inputs)).values
+        assert line["winner"] == Outcome.of(split, first, said).primary
+    assert (found.winner.model == good) == (line["probe"] > line["winner"])
+
+
+def test_a_winner_that_was_not_looked_at_starts_from_its_probe(
+    task: Task, networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is no time for rungs: a few steps of a new head would end far below."""
+    monkeypatch.setattr(RacePlan, "_time", lambda plan, _: (Time(0.1, dict.fromkeys(plan.evidence, 0.01)), None))
+    models = names(networks, "width=8", "width=48")
+    found = race(task, models, out=tmp_path / "run", budget=60, **{**QUICK, "learning_rate": 1e-7})
+    assert not found.looks
+    assert found.tuned is not None
+    assert found.tuned.best_step == found.tuned.steps > 0  # the trained network: it has not fallen below
+    assert found.tuned.metric("validation").value == pytest.approx(probed(tmp_path / "run", found), abs=0.02)
+    assert "Training starts from the linear probe of the frozen features." in found.tuned.notes
+    assert found.tuned.arguments.head_learning_rate == found.tuned.arguments.learning_rate == 1e-7
+    assert json.loads((tmp_path / "run" / "winner" / "tuning.json").read_text())["steps"] == found.tuned.steps
+
+
+def test_where_the_time_is_over_some_of_the_test_samples_are_measured(networks: Path, tmp_path: Path) -> None:
+    inputs = np.random.default_rng(0).normal(size=(2000, 6)).astype(np.float32)
+    task = Task.from_arrays(inputs, (inputs[:, 0] * inputs[:, 1] > 0).astype(int), kind="classification", name="signs")
+    model = names(networks, "width=48&pace=0.2")
+    found = race(task, model, out=tmp_path / "run", budget=3, **QUICK)
+    assert found.tuned is not None
+    assert 100 <= found.tuned.sizes["test"] < len(task.test)
+    said = f"{found.tuned.sizes['test']} of {len(task.test)} test samples are measured, drawn at random"
+    assert any(said in note for note in found.notes)
+    assert f"on {found.tuned.sizes['test']} test samples." in found.answer
+    whole = race(task, model, out=tmp_path / "other", **QUICK)
+    assert whole.tuned is not None
+    assert whole.tuned.sizes["test"] == len(task.test)
+
+
+def test_a_look_is_kept_if_it_is_above_the_probe_on_the_samples_of_both(task: Task, tmp_path: Path) -> None:
+    split = for_race(task)
+    truth = np.asarray(split.validation.targets)[:90]
+    said = np.eye(2)[np.where(np.arange(90) < 45, truth, 1 - truth)]  # the first half is right, the second wrong
+    floor = Floor("a", 0.5, 90, 300, 1.0, tmp_path, said)
+    assert floor.on_first(split, 40) == (40, 1.0)
+    assert floor.on_first(split, 60) == (60, 0.75)
+    assert floor.on_first(split, 1000) == (90, 0.5)
 
 
 def _lines(folder: Path, event: str) -> list[dict[str, Any]]:

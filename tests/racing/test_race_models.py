@@ -18,7 +18,7 @@ from hubscout.engines.job import forget
 from hubscout.errors import InputError, InterruptedRunError, RunError, TaskError
 from hubscout.racing import race
 from hubscout.ranking import rank
-from hubscout.runs.events import Raced
+from hubscout.runs.events import Raced, Started
 from hubscout.tasks import Split, Task
 from hubscout.tuning import Tuned
 
@@ -36,9 +36,9 @@ def test_the_network_that_can_learn_wins_and_is_saved(task: Task, networks: Path
     assert "P(best)" in str(found)
     alone = replace(found, looks=tuple(look for look in found.looks if look.arm.model == models[1]))
     assert {one.p_best for one in alone.order} == {None}
-    assert "the only one of 3 models that there was time to tune" in alone.answer
+    assert "It is the only one that there was time to tune; by evidence it is " in alone.answer
     two = replace(found, looks=tuple(look for look in found.looks if look.arm.model != models[0]))
-    assert "of the 2 that were tuned, out of 3" in two.answer
+    assert "Of the 2 models that were tuned, out of 3, it is the best with a probability of" in two.answer
     again = Tuned.load(tmp_path / "run" / "winner", allow_code=True)
     np.testing.assert_allclose(
         again.predict(list(task.test.inputs)).values, found.tuned.predict(list(task.test.inputs)).values, atol=1e-5
@@ -114,10 +114,17 @@ def test_evidence_alone_puts_no_model_out(networks: Path, tmp_path: Path) -> Non
     assert {look.arm.model for look in found.looks} == set(models)
 
 
-def test_limits_choose_who_may_race(task: Task, networks: Path, tmp_path: Path) -> None:
-    models = names(networks, "width=8", "width=64")
-    assert race(task, models, out=tmp_path / "run", max_params=1000, **QUICK).winner.model == models[0]
-    with pytest.raises(InputError, match="none of 2 keeps the limits"):
+def test_a_model_over_the_limits_costs_no_time(task: Task, networks: Path, tmp_path: Path) -> None:
+    models, heard = names(networks, "width=8", "width=64"), []
+    found = race(task, models, out=tmp_path / "run", max_params=1000, observer=heard.append, **QUICK)
+    assert found.winner.model == models[0]
+    assert found.ranking.identifiers == (models[0],)
+    assert {event.model for event in heard if isinstance(event, Started)} == {models[0]}  # the other never ran
+    assert any("1 of 2 models is over the limits: it does not race" in note for note in found.notes)
+    assert "failed" not in str(found.ranking)
+    with pytest.raises(RunError, match="holds another ranking"):
+        race(task, models, out=tmp_path / "run", max_params=100_000, **QUICK)
+    with pytest.raises(InputError, match=r"No model is left to race: all 2 are over the limits \(.*width=8: 128 param"):
         race(task, models, out=tmp_path / "none", max_params=1, **QUICK)
 
 

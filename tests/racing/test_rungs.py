@@ -55,6 +55,20 @@ def test_less_time_means_fewer_to_the_last_rung_then_one_rate_then_fewer_models_
         assert 0.1 * work(found.widths, rungs_of(found.steps, 0.2), found.steps) <= seconds
 
 
+@pytest.mark.parametrize("seconds", [2.0, 5.0, 8.0, 12.0, 18.0, 25.0, 40.0])
+def test_where_time_makes_runs_short_no_model_is_judged_after_a_handful_of_steps(seconds: float) -> None:
+    found = field(seconds)
+    assert found.steps < 300
+    judged = [rung for rung, width in zip(rungs_of(found.steps, 0.2), found.widths, strict=False) if width]
+    assert all(rung.steps >= 10 for rung in judged)
+    assert found.models[0] == "m0"
+    if seconds < 5:
+        assert (found.models, judged) == (("m0",), [])  # its evidence says more than so few steps
+    if seconds > 10:
+        assert len(found.models) > 1
+    assert field(300.0, steps=60).widths == (18, 9, 9)  # so short a run was asked for
+
+
 def uneven(seconds: float, **per_step: float):
     """Four models of 0.1 seconds per step, but for some."""
     models = ("m0", "m1", "m2", "m3")
@@ -75,6 +89,7 @@ def test_the_first_by_evidence_starts_unless_it_does_not_fit_even_alone() -> Non
     assert uneven(70.0, m0=0.7).models == ("m0",)
     assert uneven(10.0, m0=0.7).models == ("m1", "m2", "m3")
     assert uneven(1.0).models == ("m0",)  # nobody fits
+    assert uneven(3.0, m0=0.7).models == ("m0",)  # nor is anybody compared: evidence alone says who is first
 
 
 def test_a_model_that_is_too_slow_for_the_budget_is_named(

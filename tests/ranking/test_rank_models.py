@@ -521,3 +521,41 @@ def test_what_ran_a_network_is_in_its_row(array_task: Task, models: dict[str, st
 def test_a_wrong_argument_is_refused_before_data_are_read(arguments: dict[str, Any], told: str) -> None:
     with pytest.raises(InputError, match=re.escape(told)):
         rank("nowhere/", "timm/resnet18", **arguments)
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        ({"max_params": "100"}, "448 parameters, of at most 100"),
+        ({"max_flops": 10}, "nobody knows how many operations per sample it has, and at most 10 are allowed"),
+        ({"max_latency": 1e-6}, "per sample, of at most 0.001 ms"),
+    ],
+)
+def test_a_model_over_a_limit_is_not_run(
+    array_task: Task, models: dict[str, str], limits: dict[str, Any], reason: str
+) -> None:
+    heard: list[Event] = []
+    ranking = rank(array_task, models["strong"], cache=False, observer=heard.append, **limits)
+    assert not len(ranking)
+    assert [failure.error for failure in ranking.failures] == ["OverLimitError"]
+    assert reason in ranking.failures[0].reason
+    assert not any(isinstance(event, Started) for event in heard)
+
+
+def test_models_under_the_limits_are_ranked_as_without_them(array_task: Task, models: dict[str, str]) -> None:
+    wanted = [models["blind"], models["strong"]]
+    free = rank(array_task, wanted, cache=False)
+    bounded = rank(array_task, wanted, cache=False, max_params="1M", max_latency="1s")
+    assert [(row.identifier, row.score) for row in bounded] == [(row.identifier, row.score) for row in free]
+
+
+def test_what_the_hub_says_is_far_too_large_is_not_opened(
+    array_task: Task, models: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = ModelListing([ModelEntry(identifier="timm/huge.a", params=10**9, modalities=("array",))])
+    monkeypatch.setattr("hubscout.hubs.list_models", lambda *_, **__: entries)
+    opened: list[str] = []
+    monkeypatch.setattr("hubscout.features.extraction.open_backbone", lambda name, _: opened.append(name))
+    ranking = rank(array_task, "timm/huge*", cache=False, max_params="1M")
+    assert opened == []
+    assert ranking.failures[0].reason == "1G parameters by its hub, of at most 1M"

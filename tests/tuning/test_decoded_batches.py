@@ -7,11 +7,12 @@ import pytest
 import torch
 from PIL import Image
 
+from hubscout.errors import InputError
 from hubscout.hubs.image_preprocessing import ImageConfig, ImagePreprocessing
 from hubscout.tasks import Task
 from hubscout.tuning import tune
 from hubscout.tuning.batches import MODEL, BatchPlan
-from hubscout.tuning.decoded_batches import HeldBatches, crop_and_flip
+from hubscout.tuning.decoded_batches import HeldBatches, crop_and_flip, fits
 
 
 class Pictures:
@@ -87,3 +88,67 @@ def test_crops_beside_numbers_are_mentioned(augment, said):
     task = Task.from_arrays(pixels, np.linspace(0, 1, 12), kind="regression", modality="image", name="places")
     tuned = tune(task, "python:tuning_networks:images", method="fine-tune", steps=1, batch_size=4, augment=augment)
     assert any("augment='none'" in note for note in tuned.notes) == said
+
+
+def test_what_a_preprocessing_does_in_collate_is_done_to_held_data_too(preprocessing):
+    class Halved:
+        key = "halved"
+
+        def __call__(self, sample):
+            return preprocessing(sample)
+
+        def collate(self, samples):
+            return {"halves": torch.from_numpy(np.stack(samples)) / 2}
+
+        def augmented(self):
+            return self
+
+    pictures = Pictures(6)
+    halves = first_batch(hold(pictures, Halved(), augment=False), 6)
+    np.testing.assert_array_equal(halves.numpy(), np.stack([preprocessing(one) for one in pictures.images]) / 2)
+
+
+@pytest.mark.parametrize("sizes", [[8] * 64 + [9] * 64, [8] * 64 + [8, 9]])
+def test_arrays_of_several_sizes_are_held_as_they_are(sizes):
+    arrays = [np.full((3, size, size), place, np.uint8) for place, size in enumerate(sizes)]
+
+    class AsTheyAre(Held):
+        key = "as they are"
+
+    held = hold(arrays, AsTheyAre(), augment=False)
+    assert [share.views[MODEL]["inputs"].shape[-1] for share in held.evaluate(np.array([0, len(sizes) - 1]), 1)] == [
+        8,
+        9,
+    ]
+    with pytest.raises(InputError, match="one size"):
+        hold(arrays, AsTheyAre("another"), augment=True)
+
+
+class Held:
+    """A preprocessing that leaves arrays alone; `other` is the key of its augmentation."""
+
+    key = "held"
+
+    def __init__(self, other: str | None = None) -> None:
+        self.other = other
+
+    def __call__(self, sample):
+        return sample
+
+    def collate(self, samples):
+        return {"inputs": torch.from_numpy(np.stack(samples))}
+
+    def augmented(self):
+        found = Held()
+        found.key = self.other or self.key
+        return found
+
+
+def test_data_is_held_by_itself_only_if_it_takes_a_quarter_of_the_free_memory(monkeypatch):
+    monkeypatch.setattr("hubscout.features.decoded.free_bytes", lambda: 4 * 1000)
+    cpu, views = torch.device("cpu"), {MODEL: Held()}
+    assert fits([np.zeros(100, np.uint8)] * 10, views, cpu)
+    assert not fits([np.zeros(100, np.uint8)] * 11, views, cpu)
+    assert not fits([np.zeros(100, np.uint8)] * 10, {**views, "teacher": Held()}, cpu)
+    assert not fits([], views, cpu)
+    assert not fits([[101, 102]], views, cpu)

@@ -17,6 +17,8 @@ from hubscout.tuning.graphed_passes import GraphedPasses, can_be_graphed
 IMAGE = {"model": {"pixel_values": torch.zeros(2, 3, 4, 4)}}
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 OPTIONS = {"epochs": 6, "batch_size": 16, "learning_rate": 0.02, "keep_best": False, "mixed_precision": "no"}
+ON_CPU = {**OPTIONS, "device": "cpu"}
+"""With stand-ins for the functions of a GPU, also where there is one."""
 
 
 def plain_task():
@@ -161,7 +163,7 @@ def stand_ins(monkeypatch):
 
 
 def test_what_cannot_be_recorded_leaves_neither_gradients_nor_a_generator_that_cannot_draw(stand_ins):
-    found = [tune(plain_task(), dropping(), cuda_graphs=on, **OPTIONS) for on in (False, True)]
+    found = [tune(plain_task(), dropping(), cuda_graphs=on, **ON_CPU) for on in (False, True)]
     notes = [line["text"] for line in found[1].curves if line["event"] == "note"]
     assert [text for text in notes if "CUDA graph" in text] == [
         "The steps cannot be recorded as a CUDA graph, and are taken kernel by kernel: operation not permitted when "
@@ -174,9 +176,9 @@ def test_what_cannot_be_recorded_leaves_neither_gradients_nor_a_generator_that_c
 def test_memory_that_runs_out_before_anything_is_recorded_makes_smaller_batches(stand_ins):
     """Half of the gradients were there by then: they must not count twice."""
     _Once.raised = True
-    expected = losses(tune(plain_task(), full_once(), cuda_graphs=False, **OPTIONS))
+    expected = losses(tune(plain_task(), full_once(), cuda_graphs=False, **ON_CPU))
     _Once.raised = False
-    tuned = tune(plain_task(), full_once(), **OPTIONS)
+    tuned = tune(plain_task(), full_once(), **ON_CPU)
     notes = [line["text"] for line in tuned.curves if line["event"] == "note"]
     assert any("micro-batches of 8" in text for text in notes)
     assert not any("CUDA graph" in text for text in notes)
@@ -204,10 +206,10 @@ def test_an_evaluation_without_room_gets_that_of_recorded_steps(stand_ins, monke
     monkeypatch.setattr(single_run, "predict_split", limited)
     monkeypatch.setattr(train_step.TrainStep, "take", take)
     monkeypatch.setattr(GraphedPasses, "_record", lambda *given: pytest.fail("recorded after all"))
-    tuned = tune(plain_task(), dropping(), **{**OPTIONS, "epochs": 1, "batch_size": 60})
+    tuned = tune(plain_task(), dropping(), **{**ON_CPU, "epochs": 1, "batch_size": 60})
     assert held
     assert stand_ins.run.graphs is None
     assert np.isfinite(losses(tuned)).all()
     held.clear()
     with pytest.raises(torch.OutOfMemoryError):
-        tune(plain_task(), dropping(), cuda_graphs=False, **{**OPTIONS, "epochs": 1, "batch_size": 60})
+        tune(plain_task(), dropping(), cuda_graphs=False, **{**ON_CPU, "epochs": 1, "batch_size": 60})

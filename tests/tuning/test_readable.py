@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 import torch
 from tuning_networks import weights_of, write_images
@@ -7,9 +10,10 @@ from tuning_networks import weights_of, write_images
 from hubscout.errors import TaskError
 from hubscout.runs.events import Message, Progress
 from hubscout.tasks import Split, Task
+from hubscout.tasks.images import Images
 from hubscout.tuning import tune
 from hubscout.tuning.method_comparison import compare
-from hubscout.tuning.readable import read_through
+from hubscout.tuning.readable import decoded_once, read_through
 from hubscout.tuning.reference_search import Grid, reference
 
 MODEL = "python:tuning_networks:images?seed=1"
@@ -105,3 +109,53 @@ def test_samples_of_the_users_own_sequence_are_checked_as_well(task):
     with pytest.raises(TaskError, match=r"sample 3 \(KeyError: 'gone'\)"):
         read_through(broken)
     assert len(read_through(broken, skip_bad=True).test) == len(task.test) - 1
+
+
+@pytest.fixture
+def decoded(monkeypatch):
+    """The images that were decoded, by row."""
+    found, read = [], Images.read
+    monkeypatch.setattr(Images, "read", lambda images, row: (found.append((id(images), row)), read(images, row))[1])
+    return found
+
+
+def test_a_run_decodes_every_image_once(folder, decoded):
+    """For the look at every sample, the linear probe, the epochs, the validations and the test."""
+    options = {**OPTIONS, "augment": "standard", "linear_probe": True, "validate_every_epochs": 0.5, "epochs": 3}
+    task = Task.from_image_folder(folder)
+    decoded.clear()
+    tune(task, MODEL, **options)
+    assert len(decoded) == len(set(decoded)) == sum(map(len, task.splits.values()))
+    tune(task, MODEL, **options, seed=1)
+    assert len(decoded) == len(set(decoded))
+    tune(task, MODEL, **options, data_in_memory=False)
+    assert len(decoded) > 5 * len(set(decoded))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_kept_images_give_the_result_of_streamed_ones(folder, workers):
+    options = {**OPTIONS, "augment": "standard", "workers": workers, "linear_probe": True}
+    streamed, kept = (
+        tune(Task.from_image_folder(folder), MODEL, **options, data_in_memory=in_memory) for in_memory in (False, None)
+    )
+    for name, value in weights_of(streamed.backbone).items():
+        assert torch.equal(value, weights_of(kept.backbone)[name])
+    assert streamed.metric("test") == kept.metric("test")
+    assert streamed.tuning_run().probes == kept.tuning_run().probes
+
+
+def test_a_comparison_decodes_every_image_once(folder, decoded):
+    task = Task.from_image_folder(folder)
+    decoded.clear()
+    options = {name: value for name, value in OPTIONS.items() if name != "method"}
+    compare(task, MODEL, (MODEL,), methods=("fine-tune", "kd"), seeds=(0, 1), **options)
+    assert len(decoded) == len(set(decoded))
+
+
+def test_what_was_decoded_goes_with_its_task(folder):
+    task = Task.from_image_folder(folder)
+    kept = weakref.ref(decoded_once(task).train.inputs)
+    assert kept() is decoded_once(task).train.inputs
+    del task
+    gc.collect()
+    assert kept() is None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
+import torch
 from torch import Tensor, nn
 from tuning_networks import make_task, perceptron
 
@@ -152,3 +154,63 @@ def test_what_went_by_before_the_call_is_part_of_the_budget_where_it_is_said():
     began = CLOCK.now - 3
     tune(make_task(), slow(0.01), budget=5, began=began, **OPTIONS)
     assert 0.95 * 5 < CLOCK.now - began < 1.05 * 5
+
+
+class PerSample(nn.Module):
+    """Takes a given time for each sample, three times that with the backward pass; counts forward passes."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        CLOCK.now += self.seconds * len(inputs) * (3 if torch.is_grad_enabled() else 1)
+        return inputs
+
+
+def heavy(seconds: float) -> Backbone:
+    backbone = perceptron(0)
+    backbone.module.body.insert(0, PerSample(seconds))
+    return backbone
+
+
+def test_five_slow_steps_are_not_made_to_see_how_slow_they_are():
+    """A step takes 4.8 of 30 s: five of them would be most of the budget."""
+    began = CLOCK.now
+    tuned = tune(make_task(n=96), heavy(0.1), budget=30, **OPTIONS)
+    assert CLOCK.now - began < 1.2 * 30
+    assert tuned.steps >= 2
+
+
+@pytest.mark.parametrize("rate", [None, 1e-3])
+def test_a_long_validation_is_planned_for(rate):
+    """Of 8 s each, with 2 s for a step: the search alone would have three of them."""
+    task = make_task(n=96)
+    task = replace(task, splits={**task.splits, "validation": make_task(n=400).train, "test": task.test.take(range(8))})
+    began = CLOCK.now
+    tune(task, heavy(0.02), budget=60, **{**OPTIONS, "learning_rate": rate, "batch_size": 32})
+    assert 0.6 * 60 < CLOCK.now - began < 1.1 * 60
+
+
+def test_a_linear_probe_that_takes_longer_than_the_budget_is_left_out_and_that_is_said():
+    def run(**options):
+        began = CLOCK.now
+        tuned = tune(make_task(n=4800), heavy(0.02), budget=30, **{**OPTIONS, "learning_rate": None, **options})
+        return tuned, CLOCK.now - began
+
+    tuned, seconds = run()
+    assert seconds < 1.1 * 30
+    assert any("linear probe is not measured" in note for note in tuned.notes)
+    assert not tuned.tuning_run().probes
+    asked, seconds = run(linear_probe=True)
+    assert asked.tuning_run().probes
+    assert seconds > 2 * 30
+    (short,) = [note for note in asked.notes if "budget is too short" in note]
+    assert "about 1" in short
+
+
+def test_a_short_linear_probe_is_measured_within_the_budget():
+    began = CLOCK.now
+    tuned = tune(make_task(n=96), heavy(0.002), budget=20, **{**OPTIONS, "learning_rate": None})
+    assert tuned.tuning_run().probes
+    assert 0.9 * 20 < CLOCK.now - began < 1.1 * 20

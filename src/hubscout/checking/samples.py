@@ -16,6 +16,7 @@ from hubscout.errors import TaskError
 from hubscout.runs.data_check import Sample
 from hubscout.tasks import Task
 from hubscout.tasks.images import Images
+from hubscout.tasks.kept_images import KeptImages
 from hubscout.tasks.kinds import kind_of
 from hubscout.tasks.sequences import Chained, Rows
 
@@ -103,6 +104,8 @@ def stored(inputs: Any, row: int) -> Any:
         return stored(inputs.base, int(inputs.rows[row]))
     if isinstance(inputs, Chained):
         return stored(*inputs._locate(row))
+    if isinstance(inputs, KeptImages):
+        return stored(inputs.images, row)
     if not isinstance(inputs, Images):
         return inputs[row]
     value = inputs.encoded[row]

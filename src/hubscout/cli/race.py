@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from textwrap import indent
 from typing import Annotated, Any
 
 import typer
@@ -72,6 +74,8 @@ def race(
     from hubscout.racing import race as run
     from hubscout.racing.race_models import TRACES, arguments_of, check_wishes
     from hubscout.ranking.candidates import find_candidates
+    from hubscout.report.answer import longer_race
+    from hubscout.runs.race_record import more_time_may_tell
     from hubscout.runs.ranking import check_limits
     from hubscout.runs.run_folder import RACE_DEPLOYED, RACE_WINNER, check_folder
 
@@ -125,6 +129,8 @@ def race(
     if found.deployed is not None:
         tuned, model = found.deployed, place / RACE_DEPLOYED
     say_saved(place, model, by_code=tuned is not None and opens_by_code(tuned, model), quiet=output.quiet)
+    if more_time_may_tell(found.order, found.ranking.failures) and (longer := longer_race(sys.argv, place)):
+        output.say(f"More time may change the answer; the race goes on from here:\n{indent(longer, '  ')}")
     if deploy is not None and found.deployed is None:
         from hubscout.cli.app import EXIT_SOME_FAILED
 

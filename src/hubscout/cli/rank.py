@@ -74,6 +74,7 @@ def rank(
     ] = ["logme"],  # noqa: B006  typer reads the default, nobody changes it
     limit: options.Limit = None,
     budget: str | None = None,
+    limits: options.Limits,
     progressive: bool = False,
     layers: list[str] | None = None,
     layer: str | None = None,
@@ -117,11 +118,13 @@ def rank(
     from hubscout.errors import RunError
     from hubscout.features import ExtractionOptions
     from hubscout.features.precision import check_device
+    from hubscout.optional import load_torch_ahead
     from hubscout.ranking import rank as rank_models
     from hubscout.ranking.candidates import find_candidates
     from hubscout.ranking.rank_models import check_choices
     from hubscout.report.answer import next_commands
     from hubscout.runs.display import display
+    from hubscout.runs.ranking import check_limits
     from hubscout.runs.ranking_storage import to_json
     from hubscout.runs.run_folder import RANKING, check_folder
 
@@ -130,10 +133,12 @@ def rank(
     engine_options = where.options(workers)
     names = split_list(metrics)
     check_choices(names, layer, where.engine, engine_options, time_limit=time_limit)
+    check_limits(**vars(limits))
     check_folder(out, RANKING, **vars(existing))
     if where.engine == "local" and device != "auto":
         check_device(device)  # one that is not here is one error, not a failure of every model
     named = split_models(models, allow_code=allow_code) if models else None
+    load_torch_ahead()
     task = data.open(quiet=output.quiet)
     found = find_candidates(named, task.modality, device if where.engine == "local" else "auto")
     wanted = [candidate.identifier for candidate in found.models]
@@ -166,6 +171,7 @@ def rank(
             out=place,
             observer=observer,
             profile=profile,
+            **vars(limits),
             **vars(existing),
         )
     output.show(lambda: to_json(ranking), ranking)
@@ -182,9 +188,13 @@ def rank(
         from hubscout.runs.paired_comparison import NOTHING_EXPLAINED
 
         say(NOTHING_EXPLAINED, quiet=output.quiet or not output.as_json)  # the table has said it
-    failed = {failure.identifier for failure in ranking.failures} & set(wanted)
-    if failed:
+    from hubscout.runs.paired_comparison import over_limit
+
+    over = {failure.identifier for failure in over_limit(ranking.failures)}
+    failed = ({failure.identifier for failure in ranking.failures} - over) & set(wanted)
+    if failed or over >= set(wanted):
         from hubscout.cli.app import EXIT_ERROR, EXIT_SOME_FAILED
 
-        say(f"{len(failed)} of {len(wanted)} models failed.", quiet=output.quiet or not output.as_json)
-        raise typer.Exit(EXIT_SOME_FAILED if len(failed) < len(wanted) else EXIT_ERROR)
+        if failed:
+            say(f"{len(failed)} of {len(wanted)} models failed.", quiet=output.quiet or not output.as_json)
+        raise typer.Exit(EXIT_SOME_FAILED if len(ranking) else EXIT_ERROR)

@@ -173,7 +173,7 @@ def reference(
     limit: options.Limit = None,
     skip_bad: options.SkipBad = False,
     device: options.TuningDevice = "auto",
-    data_in_memory: Annotated[bool, typer.Option("--in-memory")] = False,
+    data_in_memory: options.InMemory = None,
     where: options.Engine,
     settings: options.Settings = None,
     allow_code: options.AllowCode = False,
@@ -189,7 +189,6 @@ def reference(
         weight_decays: Joined by commas; those that suit the optimiser if not given.
         epochs: Passes over the train split.
         batch_size: Samples per optimiser step.
-        data_in_memory: Decode the data once and keep it in memory.
 
     """
     from hubscout.ranking.candidates import find_candidates

@@ -76,6 +76,13 @@ Models = Annotated[
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out samples that cannot be read.")]
 Seed = Annotated[int, typer.Option(help="Random seed for splits, subsets, the order of samples and sampling.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]
+InMemory = Annotated[
+    bool | None,
+    typer.Option(
+        "--in-memory/--no-in-memory",
+        help="Keep prepared images on the device, and crop them there; --no-in-memory decodes each time.",
+    ),
+]
 TuningDevice = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Accelerate = Annotated[
     str, typer.Option(help="auto, off or onnxruntime: rank with networks in ONNX Runtime, faster on a CPU.")

@@ -271,7 +271,7 @@ def caveats(evidence: Evidence) -> list[str]:
         names = ", ".join(evidence.unbounded[:SHOWN]) + (", …" if len(evidence.unbounded) > SHOWN else "")
         lines.append(
             f"The features fit these targets without noise, so their evidence has no bound and the score compares "
-            f"with no other: {names}. Is the label among the features?"
+            f"with no other: {names}. Is the label among the features, or do samples occur many times?"
         )
     elif evidence.rounding > NOTABLE_ROUNDING:
         lines.append(

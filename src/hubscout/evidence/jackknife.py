@@ -32,12 +32,13 @@ from hubscout.errors import InputError
 from hubscout.evidence.array_backend import (
     Array,
     add_product,
+    fetched,
     is_torch,
     namespace,
     packed_inners,
     to_device_of,
     to_host,
-    upper_inner,
+    upper_inners,
     upper_zeros,
 )
 from hubscout.evidence.block import Block
@@ -139,15 +140,15 @@ def contributions_from_sums(
         turned = turned + 2 * times * moved
         level -= times * along
     grams = [block.upper_gram for block in blocks]
-    packed = grams[0].ndim == 1
-    inners = packed_inners(kernel, grams) if packed else [upper_inner(kernel, gram) for gram in grams]
-    result = []
-    for block, inner in zip(blocks, inners, strict=True):
-        quadratic = inner + turned @ block.feature_sum
-        crossed = linear.reshape(-1) @ block.cross.reshape(-1)
-        squares = precision @ (block.target_squares + 2 * constant * block.target_sum)
-        result.append(0.5 * (block.n * level - squares + 2 * crossed - quadratic))
-    return to_host(xp.stack(result))  # all at once: an accelerator is not waited for block by block
+    inners = packed_inners(kernel, grams) if grams[0].ndim == 1 else xp.stack(upper_inners(kernel, grams))
+    crossed = xp.stack([linear.reshape(-1) @ block.cross.reshape(-1) for block in blocks])
+    sums, target_sums, squares = (
+        xp.stack([getattr(block, name) for block in blocks]) for name in ("feature_sum", "target_sum", "target_squares")
+    )
+    # All at once: an accelerator is not waited for block by block.
+    crossed, linear, squares = fetched(crossed, sums @ turned, (squares + 2 * constant * target_sums) @ precision)
+    sizes = np.array([block.n for block in blocks])
+    return 0.5 * (sizes * level - squares + 2 * crossed - (to_host(inners) + linear))
 
 
 def contributions_from_rows(
@@ -166,10 +167,13 @@ def contributions_from_rows(
     xp = namespace(targets)
     if spectrum.rank < spectrum.n:
         # What no feature reaches. With as many directions as observations that is nothing, and would be rounding here.
-        residuals = residuals + (targets - spectrum.vectors.combine(spectrum.projections).T)
+        unreached = targets - spectrum.vectors.combine(spectrum.projections).T
+        residuals = residuals + xp.where(spectrum.repeated[None, :], 0 * unreached, unreached)
     free = spare(spectrum, upper_gram, ratio)
+    known = free > 0  # not of a row of zeros, where samples occur again
+    free = xp.where(known, free, xp.ones_like(free))
     precision = to_device_of(beta, targets)[None, :] * free
-    logs = xp.log(precision / (2 * math.pi)) - precision * (residuals / free) ** 2
+    logs = xp.where(known, xp.log(precision / (2 * math.pi)) - precision * (residuals / free) ** 2, 0 * free)
     return np.bincount(block_of_row, weights=to_host(0.5 * logs.mean(1)))
 
 
@@ -218,8 +222,8 @@ def spare(spectrum: Spectrum, upper: Array | None, ratio: np.ndarray) -> Array:
         squares = spectrum.basis**2
         found = squares @ (1 / (1 + values[None, :] / to_device_of(ratio, values)[:, None])).T
         # With as many directions as observations nothing is out of their reach, and the rest would be rounding.
-        rest = (1 - squares.sum(1)) * (spectrum.rank < spectrum.n)
-        return found + namespace(found).clip(rest, min=0.0)[:, None]
+        rest = namespace(found).clip(1 - squares.sum(1), min=0.0) * (spectrum.rank < spectrum.n)
+        return found + namespace(found).where(spectrum.repeated[None, :], 0 * found, rest[:, None])
     from scipy.linalg import get_lapack_funcs
 
     root, _ = get_lapack_funcs("trtri", (factor,))(factor, lower=False, overwrite_c=True)

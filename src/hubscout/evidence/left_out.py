@@ -64,7 +64,7 @@ def left_out_predictions(
     crossed = constant * projections
     slope = ((crossed * shrunk).sum(1) if rest == 0 else -(crossed * (1 - shrunk)).sum(1)) / level
     # With as many directions as observations nothing is outside them; what centring took away, P takes away as well.
-    full = spectrum.rank == spectrum.n
+    full, repeats = spectrum.rank == spectrum.n, bool(spectrum.repeated.any())
     result = alone.copy()
     for part in parts:
         block = to_float64(to_device_of(rows[part], values))
@@ -73,9 +73,13 @@ def left_out_predictions(
         known = to_device_of(targets[part][:, explained], values) - means[None, :]
         one = left @ (constant * shrunk).T
         missed = left @ (projections * shrunk).T
+        outside = xp.clip(1 - (left**2).sum(1), min=0.0)[:, None] * (not full)
+        if repeats:  # the rows that occur once are inside the directions, but for rounding
+            outside = xp.where(outside > SPARE, outside, 0 * outside)
         if not full:
-            one = one + (1 - left @ constant[0])[:, None]
-            missed = missed + known - left @ projections.T
+            beside = (outside > 0) | (not repeats)
+            one = one + xp.where(beside, (1 - left @ constant[0])[:, None], 0 * one)
+            missed = missed + xp.where(beside, known - left @ projections.T, 0 * missed)
         missed = missed - one * slope[None, :]
         if groups is not None:
             # As (targets, rows of the group, rows of the group).
@@ -86,9 +90,7 @@ def left_out_predictions(
             inner = inner - one.T[:, :, None] * one.T[:, None, :] / level[:, None, None] + SPARE * size * unit
             predicted = means + known - xp.linalg.solve(inner, missed.T[:, :, None])[:, :, 0].T
         else:
-            whole = left**2 @ shrunk.T
-            if not full:
-                whole = whole + xp.clip(1 - (left**2).sum(1), min=0.0)[:, None]
+            whole = left**2 @ shrunk.T + outside
             spare = whole - one**2 / level[None, :]
             safe = spare > SPARE * whole
             predicted = means[None, :] + known - missed / xp.where(safe, spare, xp.ones_like(spare))

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hubscout.errors import InputError, RoundingWarning, UnboundedEvidenceWarning
-from hubscout.evidence.array_backend import Array, to_device_of, to_host
+from hubscout.evidence.array_backend import Array, to_host
 from hubscout.evidence.base_rates import OverBaseRates, constant_of, over_base_rates
 from hubscout.evidence.block import Block, observations, scored_targets
 from hubscout.evidence.checks import Kind, default_center
@@ -25,7 +25,7 @@ from hubscout.evidence.jackknife import (
 from hubscout.evidence.posterior import inverse_times, mean_coefficients, mean_weights
 from hubscout.evidence.profile import LOG_TWO_PI, profile_of
 from hubscout.evidence.solvers import SOLVERS, Problem, Solution
-from hubscout.evidence.spectrum import Spectrum, primal_spectrum, score_rounding, score_without
+from hubscout.evidence.spectrum import Spectrum, by_observations, primal_spectrum, score_rounding, score_without
 from hubscout.evidence.statistics import Statistics
 
 HIGH_LEVERAGE = 0.5
@@ -58,7 +58,15 @@ class Settings:
         """Run the solver. Each has defaults of its own for what is None here."""
         given = {"tolerance": self.tolerance, "max_iterations": self.max_iterations}
         options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-        return SOLVERS[self.solver].solve(Problem(spectrum, block), **options)
+        solver = SOLVERS[self.solver]
+        if solver.needs_sums:
+            return solver.solve(Problem(spectrum, block), **options)
+        ratio, converged, iterations = np.empty(len(spectrum.repeated)), np.empty(len(spectrum.repeated), dtype=bool), 0
+        for chosen, part in by_observations(spectrum):
+            found = solver.solve(Problem(part, block), **options)
+            ratio[chosen], converged[chosen] = found.ratio, found.converged
+            iterations = max(iterations, found.iterations)
+        return Solution(ratio, iterations, converged)
 
 
 def maximize_evidence(
@@ -187,11 +195,14 @@ def _refits(
 
 def log_evidence(spectrum: Spectrum, ratio: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Log evidence per sample at the given t, the same of the null model, and β: (C,) each."""
-    profile = profile_of(spectrum)
-    gain, q = profile.gain(to_device_of(ratio / profile.scale, profile.targets), profile.targets, profile.unreachable)
     squares = to_host(spectrum.target_squares)
     null = 0.5 * (np.log(spectrum.n / squares) - 1 - LOG_TWO_PI)
-    return null + 0.5 * to_host(gain), null, spectrum.n / squares / to_host(q)
+    gain, beta = np.empty_like(null), np.empty_like(null)
+    for chosen, part in by_observations(spectrum):
+        profile = profile_of(part)
+        gain[chosen], q = profile.gain(ratio[chosen] / profile.scale, profile.targets, profile.unreachable)
+        beta[chosen] = part.n / squares[chosen] / q
+    return null + 0.5 * gain, null, beta
 
 
 def assemble(

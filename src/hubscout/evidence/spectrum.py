@@ -5,6 +5,7 @@ With F = U Σ Vᵀ, the evidence of a target y depends on σ², on z = Uᵀy, an
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -18,6 +19,9 @@ from hubscout.evidence.offset import MeanDirection, is_far, mean_direction, with
 
 SMALLEST_REST = 1e-4
 """Δ over ‖y‖², below which it is not found as a difference of forms."""
+
+MOST_REPEATED = 2.0
+"""Samples for each different one, up to which a perfect fit is laid to the repetitions and not to the labels."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,8 @@ class Spectrum:
     """V, (D, r): the right singular vectors. While a fit in the dual runs, U, (n, r)."""
     noise_free: Array
     """(C,): whether Δ is nothing that float64 can tell from zero, so that the evidence has no bound."""
+    repeated: Array
+    """(C,): whether Δ is zero because samples occur again where there are features enough to fit every other one."""
     magnitude: float
     """The largest square that σ² came from: σ² are wrong by about ε times this. Zero if they came from σ."""
     target_magnitude: Array
@@ -68,6 +74,23 @@ class Spectrum:
     def rank(self) -> int:
         """r, the number of directions that the features really have."""
         return int(self.squared_singular_values.shape[0])
+
+
+def by_observations(spectrum: Spectrum) -> Iterator[tuple[np.ndarray, Spectrum]]:
+    """The targets whose observations are all samples, then those where repeated samples are no observations.
+
+    U takes the n samples to r rows with targets z, and to n - r rows of zeros. Where samples occur again and the
+    features fit all others, those zeros are no sign that there is no noise: they would be there with any labels. So
+    the r rows are the data.
+    """
+    repeated = to_host(spectrum.repeated)
+    for chosen, n in ((~repeated, spectrum.n), (repeated, spectrum.rank)):
+        if chosen.all():
+            yield chosen, replace(spectrum, n=n)
+        elif chosen.any():
+            rows = np.flatnonzero(chosen)
+            names = ("projected", "unreachable_squares", "target_squares", "noise_free", "repeated", "target_magnitude")
+            yield chosen, replace(spectrum, n=n, **{name: getattr(spectrum, name)[rows] for name in names})
 
 
 def kept(spectrum: Spectrum | None) -> Spectrum:
@@ -121,7 +144,7 @@ def _from_sums(block: Block, n: float, drift: float) -> Spectrum:
             return replace(found, reduced=reduced)
     projections = vectors.coordinates(block.cross) / namespace(values).sqrt(values)
     weighted = block.rows != block.n
-    found = _finish(n, dim, values, projections, block.target_squares, vectors, magnitude, weighted=weighted)
+    found = _finish(n, dim, values, projections, block.target_squares, vectors, magnitude, weighted=weighted, used=used)
     return replace(found, cut=rounding) if found.rank < min(most, used) else found
 
 
@@ -149,7 +172,8 @@ def _beside(direction: MeanDirection, centred: Block, target_mean: Array, drift:
     squares = centred.target_squares + n * target_mean**2
     left = within - (projections[:, :-1] ** 2).sum(1)
     weighted = centred.rows != n
-    found = _finish(n, dim, values, projections, squares, vectors, magnitude, left, within, weighted=weighted)
+    parts = (squares, vectors, magnitude, left, within)
+    found = _finish(n, dim, values, projections, *parts, weighted=weighted, used=used)
     if found.rank < min(centred.rows, used):
         found = replace(found, cut=rounding)
     coordinates = vectors.coordinates(direction.across[None, :])[0]
@@ -236,7 +260,7 @@ def score_rounding(spectrum: Spectrum, ratio: np.ndarray, beta: np.ndarray) -> f
 
 def score_without(square: float, spectrum: Spectrum, ratio: np.ndarray, beta: np.ndarray) -> float:
     """At most how much of the score may be missing, in nats per sample, without directions of this σ² in all."""
-    finite = np.isfinite(ratio)
+    finite = np.isfinite(ratio) & ~to_host(spectrum.repeated)  # between a sample and its copy nothing is missing
     if not square or not finite.any():
         return 0.0
     explained = np.maximum(to_host(spectrum.target_squares) * beta / spectrum.n, 1.0)
@@ -263,8 +287,12 @@ def _finish(
     target_magnitude: Array | None = None,
     *,
     weighted: bool = False,
+    used: int | None = None,
 ) -> Spectrum:
-    """`left` is Δ, if it is not the difference of ‖y‖² and ‖z‖²; `within` are the squares that it is a part of."""
+    """`left` is Δ, if it is not the difference of ‖y‖² and ‖z‖²; `within` are the squares that it is a part of.
+
+    `used` is how many features are not zero throughout, where that is known.
+    """
     xp = namespace(values)
     if left is None:
         assert projections is not None
@@ -279,6 +307,19 @@ def _finish(
         # n independent directions reach every target; what rounding leaves over is nothing.
         unreachable, target_magnitude = xp.zeros_like(squares), xp.zeros_like(squares)
         noise_free = unreachable > 0
+    rank = int(values.shape[0])
+    repeated = noise_free & (rank < (feature_dim if used is None else used)) & (rank < n <= MOST_REPEATED * rank)
+    unreachable, target_magnitude = (xp.where(repeated, 0 * one, one) for one in (unreachable, target_magnitude))
     return Spectrum(
-        n, feature_dim, values, projections, unreachable, squares, vectors, noise_free, magnitude, target_magnitude
+        n,
+        feature_dim,
+        values,
+        projections,
+        unreachable,
+        squares,
+        vectors,
+        noise_free & ~repeated,
+        repeated,
+        magnitude,
+        target_magnitude,
     )

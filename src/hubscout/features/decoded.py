@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _MOST_BYTES = 4 << 30
 _SHARE_OF_FREE_MEMORY = 0.25
 _BYTES_WHERE_UNKNOWN = 1 << 30
+_LOOK_EVERY_BYTES = 1 << 26
 _SHARE_OF_DEVICE = 0.25
 """Of the memory of a device that is free when a batch comes; the rest is for the networks."""
 
@@ -44,6 +45,30 @@ def default_limit_bytes() -> int:
     """A quarter of the memory that is free now, at most 4 GiB."""
     free = free_bytes()
     return _BYTES_WHERE_UNKNOWN if free is None else int(min(_MOST_BYTES, _SHARE_OF_FREE_MEMORY * free))
+
+
+class Room:
+    """Memory for what is kept: a quarter of what is free now, at most 4 GiB, until half of what is free now is gone.
+
+    Several processes that keep at the same time do not know of each other, and together leave that half.
+    """
+
+    def __init__(self, limit_bytes: int | None = None) -> None:
+        self.left = default_limit_bytes() if limit_bytes is None else limit_bytes
+        self._least_free = (free_bytes() or 0) // 2
+        self._since_look = 0
+
+    def take(self, size: int) -> bool:
+        """Whether so many bytes may be kept; counts them in if so."""
+        self._since_look += size
+        if self._since_look > _LOOK_EVERY_BYTES:
+            self._since_look = 0
+            if (free_bytes() or self._least_free) < self._least_free:
+                self.left = 0
+        if size > self.left:
+            return False
+        self.left -= size
+        return True
 
 
 def size_bytes(sample: Any) -> int | None:

@@ -13,8 +13,9 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 _FORMAT = "4"
 _CHUNK = 1 << 16
+_SMALL = 1 << 12
 _AT_ONCE = {"cuda": 256}
 """Chunks for one operation by the type of device; one elsewhere, which takes the least memory."""
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
@@ -108,8 +110,53 @@ def tensors_digest(tensors: Mapping[str, Tensor], device: str = "cpu") -> bytes:
     """
     import torch
 
-    whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    named = {name: tensor for name, tensor in tensors.items() if isinstance(tensor, torch.Tensor)}
+    bits = [_bits(tensor) for tensor in named.values()]
+    small = [place for place, one in enumerate(bits) if one.numel() <= _SMALL]
+    found = dict(zip(small, _sums_of_small([bits[place] for place in small]), strict=True))
+    found |= _sums_of_large({place: one for place, one in enumerate(bits) if one.numel() > _SMALL}, device)
     digest = hashlib.sha256()
+    for place, (name, tensor) in enumerate(named.items()):
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+        digest.update(found[place].tobytes())
+    return digest.digest()
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    """The numbers of a tensor, read as whole ones, in a row."""
+    import torch
+
+    whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    plain = tensor.detach()
+    flat = (torch.view_as_real(plain) if plain.is_complex() else plain).reshape(-1)
+    return flat.view(whole[flat.element_size()])
+
+
+def _sums_of_small(pieces: Sequence[Tensor]) -> list[np.ndarray]:
+    """The sum of each, all together: a network has hundreds, and on a GPU each operation is a kernel."""
+    import torch
+
+    alike: dict[tuple[torch.dtype, torch.device], list[int]] = {}
+    for place, piece in enumerate(pieces):
+        alike.setdefault((piece.dtype, piece.device), []).append(place)
+    weights, found = _place_weights().numpy(), [np.zeros(1, dtype=np.int64)] * len(pieces)
+    for places in alike.values():
+        ends = np.cumsum([pieces[place].numel() for place in places])
+        starts = np.concatenate([[0], ends[:-1]])
+        numbers = torch.cat([pieces[place] for place in places]).cpu().numpy().astype(np.int64)
+        numbers *= weights[np.arange(len(numbers)) - np.repeat(starts, ends - starts)]
+        running = np.concatenate([[0], np.cumsum(numbers)])  # overflows as sums do, so that differences are exact
+        for place, total in zip(places, running[ends] - running[starts], strict=True):
+            found[place] = total[None]
+    return found
+
+
+def _sums_of_large(pieces: Mapping[int, Tensor], device: str) -> dict[int, np.ndarray]:
+    """The sums of the chunks of each, on the device; what is found is fetched once."""
+    import torch
+
+    if not pieces:
+        return {}
     weights = _place_weights().to(device)
     # One for all chunks: a new one for each leaves holes that add up to a second copy of the weights.
     weighted = torch.empty(_AT_ONCE.get(device.partition(":")[0], 1), _CHUNK, dtype=torch.int64, device=device)
@@ -124,18 +171,12 @@ def tensors_digest(tensors: Mapping[str, Tensor], device: str = "cpu") -> bytes:
         flat[len(piece) :].zero_()
         return rows.mul_(weights).sum(1)
 
-    for name, tensor in tensors.items():
-        if not isinstance(tensor, torch.Tensor):
-            continue
-        plain = tensor.detach()
-        flat = (torch.view_as_real(plain) if plain.is_complex() else plain).reshape(-1)
-        bits = flat.view(whole[flat.element_size()])
-        found = torch.cat([sums(piece) for piece in bits.split(weighted.numel())])
-        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
-        digest.update(found.cpu().numpy().tobytes())
-    return digest.digest()
+    found = [torch.cat([sums(piece) for piece in one.split(weighted.numel())]) for one in pieces.values()]
+    fetched = torch.cat(found).cpu().numpy()
+    return dict(zip(pieces, np.split(fetched, np.cumsum([len(one) for one in found[:-1]])), strict=True))
 
 
+@cache
 def _place_weights() -> Tensor:
     """An odd number for each place of a chunk, without pattern: those of splitmix64."""
     import torch

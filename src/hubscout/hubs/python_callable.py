@@ -11,7 +11,7 @@ import hashlib
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -254,24 +254,28 @@ def is_installed(file: Path) -> bool:
 
 
 def _imported(path: Path, content: bytes, home: Path) -> Iterator[Path]:
+    for level, parts in _import_statements(content):
+        yield from _files_of(parts, path.parents[level - 1]) if level else _absolute(parts, home)
+
+
+@functools.lru_cache(maxsize=256)
+def _import_statements(content: bytes) -> tuple[tuple[int, tuple[str, ...]], ...]:
+    """The level and the parts of each import. Kept: many models may come out of one file, which takes long to parse."""
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError):
-        return  # importing it says what is wrong
+        return ()  # importing it says what is wrong
+    found: list[tuple[int, tuple[str, ...]]] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield from _absolute(alias.name.split("."), home)
+            found += [(0, tuple(alias.name.split("."))) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             parts = node.module.split(".") if node.module else []
-            for alias in node.names:
-                if node.level:
-                    yield from _files_of([*parts, alias.name], path.parents[node.level - 1])
-                else:
-                    yield from _absolute([*parts, alias.name], home)
+            found += [(node.level, (*parts, alias.name)) for alias in node.names]
+    return tuple(dict.fromkeys(found))
 
 
-def _absolute(parts: list[str], home: Path) -> list[Path]:
+def _absolute(parts: Sequence[str], home: Path) -> list[Path]:
     """The files of an import in the first place that has it: the folder of the user's file, then Python's path."""
     if parts[0] in _NOT_OURS_TO_FOLLOW:
         return []
@@ -281,7 +285,7 @@ def _absolute(parts: list[str], home: Path) -> list[Path]:
     return []
 
 
-def _files_of(parts: list[str], root: Path) -> list[Path]:
+def _files_of(parts: Sequence[str], root: Path) -> list[Path]:
     """The files of a module and of the packages around it; the last of `parts` may be a name within a module."""
     files = []
     place = root

@@ -21,6 +21,7 @@ from hubscout.tuning.time_budget import PACE_STEPS
 
 if TYPE_CHECKING:
     from hubscout.ranking.jobs import TaskReference
+    from hubscout.tasks.task_metrics import Outcome
     from hubscout.tuning import Tuned, TuningArguments
     from hubscout.tuning.single_run import SingleRun
 
@@ -90,6 +91,8 @@ class Climb:
     """Held-out samples that are looked at."""
     keep_above: float = -math.inf
     """The cooled-down network is saved in the folder's `best` if its metric is above: the best so far can be used."""
+    probe: tuple[int, float] | None = None
+    """First held-out samples that a linear probe was measured on, and its metric: it is to be above that there too."""
     seconds: float | None = None
     """The arm is left where it stands after so many seconds, and there is no look."""
 
@@ -113,9 +116,14 @@ class Climb:
         pace = run.loop.seconds_per_step
         with run.loop.cooled_down(rung.steps - rung.stable):
             trained = time.perf_counter()
-            metric, values = evaluate_arm(run, self.rows)
+            found = outcome_of_arm(run, self.rows)
+            metric, values = found.primary, found.log_likelihoods(run.loop.network.loss.scale)
             evaluated = time.perf_counter()
-            if metric > self.keep_above:
+            saved = metric > self.keep_above
+            if saved and self.probe is not None:
+                rows, to_beat = self.probe
+                saved = found.first(rows).primary > to_beat
+            if saved:
                 snapshot(run).save(self.runner.folder / BEST)
         return Look(
             arm=self.runner.arm,
@@ -126,6 +134,7 @@ class Climb:
             seconds=time.perf_counter() - started,
             seconds_per_step=pace,
             evaluation_seconds=evaluated - trained,
+            saved=saved,
         )
 
 
@@ -139,7 +148,9 @@ class Speed:
 
     def __call__(self) -> Pace | None:
         try:
-            if self.runner.arguments.data_in_memory:  # decoded once, which the looks at arms will find done
+            if (
+                self.runner.arguments.data_in_memory is not False
+            ):  # decoded once, which the looks at arms will find done
                 self.runner.begin(None)
             began = time.perf_counter()
             run = self.runner.begin(None)
@@ -181,10 +192,14 @@ def step_of(checkpoint: Path) -> int:
 
 def evaluate_arm(run: SingleRun, rows: int) -> tuple[float, np.ndarray]:
     """The metric and the log-likelihoods of the network as it stands, on the first held-out samples."""
-    task = run.task
-    some = task.validation.take(np.arange(min(rows, len(task.validation))))
-    found, scale = run.outcome(run.validation, some), run.loop.network.loss.scale
-    return found.primary, found.log_likelihoods(scale)
+    found = outcome_of_arm(run, rows)
+    return found.primary, found.log_likelihoods(run.loop.network.loss.scale)
+
+
+def outcome_of_arm(run: SingleRun, rows: int) -> Outcome:
+    """What the network as it stands says of the first held-out samples."""
+    held_out = run.task.validation
+    return run.outcome(run.validation, held_out.take(np.arange(min(rows, len(held_out)))))
 
 
 def opened(folder: Path, model: str) -> Tuned:

@@ -140,10 +140,14 @@ class Contest(RacePlan):
 
     def _work(self, arm: Arm, rung: Rung, place: int, fold: int | None, task: TaskReference | None) -> Any:
         best = [look.metric for look in self.journal.looks if look.rung == rung.number and look.metric is not None]
-        best += self.to_beat
+        rows = rung.rows(self.base.batch_size)
+        if (earlier := self.journal.ended) and earlier[-1][2] is not None:
+            # The winner of a shorter race was measured on all held-out samples, and stays unless all are looked at.
+            best.append(earlier[-1][2] if rows >= len(self.task.validation) else math.inf)
         runner = self.runner(arm, task=task, folder=None if fold is None else self.folder / "folds" / str(fold))
         above = max(best, default=-math.inf) if fold is None else math.inf
-        climb = Climb(runner, rung, rung.rows(self.base.batch_size), keep_above=above, seconds=self._most(rung))
+        probe = self.floor.on_first(self.task, rows) if self.floor is not None and fold is None else None
+        climb = Climb(runner, rung, rows, keep_above=above, probe=probe, seconds=self._most(rung))
         return replace(trial_job(str(arm), climb, self.engine, self.asked.device), cost=-float(place))
 
     def _keep(self, look: Look, fold: int | None) -> None:
@@ -152,11 +156,9 @@ class Contest(RacePlan):
             self.journal.look(look, "fold", fold=fold)
             return
         before = [one.metric for one in self.journal.looks if one.rung >= look.rung and one.metric is not None]
-        before += self.to_beat
         self.journal.look(look)
-        saved = self.runner(look.arm).folder / BEST
-        if look.metric is not None and look.metric > max(before, default=-math.inf) and saved.is_dir():
-            put_in_place(saved, self.folder / RACE_WINNER)
+        if look.saved and look.metric is not None and look.metric > max(before, default=-math.inf):
+            put_in_place(self.runner(look.arm).folder / BEST, self.folder / RACE_WINNER)
 
     def _has_time(self, rung: Rung, arms: int, before: int) -> bool:
         """Whether a look at an arm after `before` steps leaves enough for later rungs of so many, and for the end."""

@@ -13,14 +13,12 @@ from statistics import fmean
 
 import numpy as np
 
-from hubscout.runs.race_record import Arm, Look
+from hubscout.runs.race_record import TIED_ABOVE, Arm, Look
 
 DRAWS = 2000
 OUT_BELOW = 0.01
 """An arm with a smaller chance to be the best is given up, unless time for it was granted."""
 MOST_FINALISTS = 3
-TIED_ABOVE = 0.05
-"""An arm with at least this chance to be the best is not told apart from the winner, and worth further folds."""
 MANY_ARMS = 10
 """Of fewer, all say how far arms lie apart: without its worst, two of three would seem far apart however close."""
 FEWEST_ARMS = 5

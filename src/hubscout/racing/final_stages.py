@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
+
 from hubscout.engines import report
 from hubscout.errors import DivergedError, EngineError, TuningError
 from hubscout.racing.arms import Arm, Climb, Look, Runner, opened
@@ -26,9 +28,13 @@ from hubscout.tuning.trials import trial_job
 
 if TYPE_CHECKING:
     from hubscout.tuning import Tuned
+    from hubscout.tuning.single_run import SingleRun
 
 T = TypeVar("T")
 
+TIME_IS_OVER = "The time is over"
+FEWEST_TESTED = 100
+"""Test samples that are measured however short the time is."""
 FEWEST_STEPS_WORTH = 2
 """Steps of training without which a probe is taken as it is."""
 DEPLOY_ENDS = 1.5
@@ -52,11 +58,13 @@ class FinalStages(Contest):
         else:
             arm, tuned = self._to_its_end(leaders)
             steps = tuned.steps  # those of a winner that may not stay
+            self._compare(tuned)
             if (floor := self._better_probe(arm, tuned)) is not None:
                 arm, tuned = self._as_it_is(floor)
             elif (earlier := self._better_earlier(tuned)) is not None:
                 arm, tuned = earlier
         self.journal.decide(arm)
+        self.notes += [note for note in tuned.notes if note.startswith(TIME_IS_OVER)]
         if tuned.best_step == 0:
             why = "there was no time to train it"
             if looks or steps or tuned.steps:
@@ -110,16 +118,25 @@ class FinalStages(Contest):
                 return arm, opened(self.folder / RACE_WINNER, arm.model)
         return None
 
+    def _compare(self, tuned: Tuned) -> None:
+        """Note how the winner and the probe that the race began with do on the same samples."""
+        if self.floor is None or tuned.best_step == 0 or "validation" not in tuned.metrics:
+            return
+        reached = self.floor.of_same_samples(self.task, tuned)
+        self.journal.beside(self.floor.model, self.floor.metric, reached, self.floor.held_out)
+
     def _better_probe(self, arm: Arm, tuned: Tuned) -> Floor | None:
         """A linear probe that is better than the tuned winner: of the first by evidence, or of the winner itself."""
         if self.floor is None or self.floor.model == arm.model or "validation" not in tuned.metrics:
             return None  # nothing is held out, or the two were compared already
         row = next((row for row in self.ranking if row.identifier == arm.model), None)
-        value, probes = tuned.metric("validation").value, [self.floor]
-        if row is not None and row.expected and row.expected[0].value > value:
+        probes = [self.floor]
+        if row is not None and row.expected and row.expected[0].value > tuned.metric("validation").value:
             probes += [own for own in [self._probe_of(arm.model)] if own is not None]
-        best = max(probes, key=lambda one: one.metric)
-        return best if best.metric > value else None
+        # Of two probes the first by evidence may have been measured on fewer samples: each is compared on its own.
+        leads = {one: one.metric - one.of_same_samples(self.task, tuned) for one in probes}
+        best = max(probes, key=leads.__getitem__)
+        return best if leads[best] > 0 else None
 
     def _at_better_rate(self, first: Arm) -> Arm:
         """The first with its rates compared again on the last rung: after few steps high rates lead, not at the end."""
@@ -179,8 +196,8 @@ class FinalStages(Contest):
         pace, left = self.pace(runner.arm.model), self.clock.left
         samples = len(self.task.validation) + len(self.task.test)
         reserve = pace.look + 1.2 * pace.row * samples + 0.01 * (self.clock.seconds or 0.0)
-        if floor is not None:
-            reserve += pace.row * floor.held_out
+        if (compared := floor or (self.floor if stage == "winner" else None)) is not None:
+            reserve += pace.row * compared.held_out
         seen = [look.steps for look in self.journal.looks if look.arm == runner.arm] if stage == "winner" else []
         now = self.steps - max(seen, default=0)
         seconds = None if left is None else left * now / (now + max(0.0, later) * self.steps)
@@ -191,10 +208,12 @@ class FinalStages(Contest):
             pace=pace.step,
             seconds=seconds,
             reserve=reserve,
+            row=pace.row,
             longest=self.longest,
             elsewhere=self.engine.elsewhere,
             floor=floor,
             trains=trains,
+            from_probe=stage == "winner" and not seen,
         )
         tuned = self._done(stage, work, runner.arm)
         put_in_place(runner.folder / BEST, target)
@@ -264,12 +283,16 @@ class Finish:
     """Steps that a run is made longer to, where there is time: the rungs were those of a shorter one."""
     reserve: float = 0.0
     """Of `seconds`: for measuring and saving."""
+    row: float = 0.0
+    """Seconds per sample that is measured, as far as is known."""
     elsewhere: bool = False
     """Whether this is another process than that of the race: what is tuned stays on the disk."""
     floor: Floor | None = None
     """The linear probe of the model; where training does not come up to it, it is taken."""
     trains: bool = True
     """False takes the probe as it is."""
+    from_probe: bool = False
+    """Whether training starts from the probe: where there is no time for rungs there is time for few steps."""
 
     def __call__(self) -> Tuned | None:
         from hubscout.tuning.tuning_run import finish
@@ -279,8 +302,11 @@ class Finish:
         run.observer = run.loop.observer = report
         run.loop.deadline = None
         if self.trains:
+            fresh = run.loop.train_state.step == 0 and run.arguments.ema is None  # an average would begin elsewhere
+            if self.floor is not None and self.from_probe and fresh:
+                self.floor.start(run)
             if self.seconds is not None:
-                fit_to_time(run, began + self.seconds - self.reserve, self.pace, self.longest)
+                fit_to_time(run, began + self.seconds - self.reserve, max(self.pace, 1e-9), self.longest)
             run.loop.run()
         if self.floor is not None and not self.trains:
             self.floor.give_to(run, reached=self.floor.metric)
@@ -289,6 +315,21 @@ class Finish:
             self.floor.reached_by(run)
         if made := run.loop.train_state.step:
             run.arguments = run.arguments.replace(steps=made)
+        if self.seconds is not None:
+            self._shorten_test(run, began + self.seconds - time.perf_counter())
         tuned = finish(run)
         tuned.save(self.runner.folder / BEST)
         return None if self.elsewhere else tuned
+
+    def _shorten_test(self, run: SingleRun, left: float) -> None:
+        """Measure on as many test samples as there is time for, and on a hundred at least; say so if that is not all.
+
+        Training leaves time for all of them: this is for a race whose time is over before.
+        """
+        task = run.task
+        room = max(FEWEST_TESTED, int(left / max(self.row, 1e-9)) - len(task.validation))
+        if room >= len(task.test):
+            return
+        rows = np.sort(np.random.default_rng(run.arguments.seed).permutation(len(task.test))[:room])
+        run.task = replace(task, splits={**task.splits, "test": task.test.take(rows)})
+        run.note(f"{TIME_IS_OVER}: {room:,} of {len(task.test):,} test samples are measured, drawn at random.")

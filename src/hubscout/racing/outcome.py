@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hubscout.racing.arms import Arm, Look
-from hubscout.racing.elimination import TIED_ABOVE, chances, scores
-from hubscout.ranking.ranking_run import BUDGET_SPENT
+from hubscout.racing.elimination import chances, scores
+from hubscout.racing.race_answer import race_answer
 from hubscout.runs.hooks import call
 from hubscout.runs.race_record import Contestant, RaceRecord, last_comparison
-from hubscout.runs.texts import human_probability, listing, short_names
+from hubscout.runs.texts import human_probability, short_names
 from hubscout.runs.tuning_record import tuning_run
 
 if TYPE_CHECKING:
@@ -101,59 +101,9 @@ class Race:
         return rung > first and look.arm.model == self.winner.model and look.arm != self.winner
 
     @property
-    def _tried(self) -> set[str]:
-        """The models that were tuned at least a little."""
-        return {look.arm.model for look in self.looks if not look.failure}
-
-    @property
     def answer(self) -> str:
-        """The race in one sentence."""
-        first, *others = self.order
-        models = [one.model for one in self.order]
-        names = dict(zip(models, short_names(models), strict=True))
-        tied = [other for other in others if other.p_best is not None and other.p_best >= TIED_ABOVE]
-        tried, known = len(self._tried), len(self.ranking)
-        sure = "" if first.p_best is None else f", the best with a probability of {_words(first.p_best)}"
-        if 1 < tried < known:
-            sure += f" of the {tried} that were tuned, out of {known}"
-        elif tried == 1 < known:
-            sure = f", the only one of {known} models that there was time to tune, so that nothing says it is the best"
-        probe = self.tuned is not None and self.tuned.best_step == 0
-        if not tried:
-            all_of_them = known + sum(one.error == BUDGET_SPENT for one in self.ranking.failures)
-            sure = f", the first of {known} models by evidence" if known > 1 else ""
-            if known < all_of_them:
-                sure = ", the only one" if known == 1 else f", the first by evidence of {known}"
-                sure += f" of {all_of_them} models that could be ranked in this time"
-            sure += ": none could be trained" if self.looks else ": none was compared by training"
-        # Given up before the last rung, or never tuned.
-        beaten = probe and first.p_best is None and (tried > 1 or bool(self._tried - {first.model}))
-        sure = "" if beaten else sure
-        rate = "" if probe else f" at a learning rate of {self.winner.learning_rate:g}"
-        text = f"{names[first.model]} won{rate}{sure}"
-        if tied and not beaten:
-            text += f"; statistically tied with {', '.join(names[other.model] for other in tied)}"
-        if probe and not tried and self.tuned is not None and (self.looks or not self.tuned.steps):
-            text += ". The result is the linear probe of its frozen features"
-        elif beaten:
-            text += ". Nothing that was tuned came up to the linear probe of its frozen features"
-        elif probe:
-            text += ". Training did not come up to the linear probe of its frozen features, so that the result is that"
-            text += " probe"
-        if self.tuned is not None and self.tuned.metrics:
-            split = _told_split(self.tuned)
-            text += ", with" if probe else ". Tuned to the end it has"
-            text += f" {self.metric} {self.tuned.metric(split)} on {split}"
-        if self.deployed is not None and self.deployed is not self.tuned and self.deployed.metrics:
-            target, *teachers = short_names([self.deployed.model, *self.deployed.teachers])
-            told = self.deployed.metric(_told_split(self.deployed))
-            if self.deployed.best_step == 0:
-                text += (
-                    f"; {target}, taught by {listing(teachers)}, did not come up to its linear probe, which has {told}"
-                )
-            else:
-                text += f"; {target}, taught by {listing(teachers)}, has {told}"
-        return text + "."
+        """Which model, how good, against its linear probe and the others, and how sure that is."""
+        return race_answer(self)
 
     def teachers(self, deploy: str, most: int = 3) -> list[str]:
         """Who teaches the model to deploy: the winner and those that are tied with it.
@@ -166,7 +116,7 @@ class Race:
             Identifiers, the best first.
 
         """
-        tied = [one.model for one in self.order if one.rank == 1 or (one.p_best or 0.0) >= TIED_ABOVE]
+        tied = [one.model for one in self.order if one.rank == 1 or one.is_tied]
         return [model for model in tied if model != deploy][:most]
 
     def report(self, path: str | Path) -> Path:
@@ -201,6 +151,7 @@ class Race:
             table.add_column(head, justify="left" if head == "model" else "right")
         order = self.order
         for one, name in zip(order, short_names([one.model for one in order]), strict=True):
+            one = self._with_its_end(one)
             cells = [
                 "–" if one.evidence_rank is None else str(one.evidence_rank),
                 "–" if one.learning_rate is None else f"{one.learning_rate:g}",
@@ -210,6 +161,14 @@ class Race:
             ]
             table.add_row(str(one.rank), Text(name), *cells)
         return table
+
+    def _with_its_end(self, one: Contestant) -> Contestant:
+        """A winner that no rung has shown, with what it has at its end on the held-out samples."""
+        if one.rank > 1 or one.steps or self.tuned is None or "validation" not in self.tuned.metrics:
+            return one
+        rate = self.winner.learning_rate if self.tuned.best_step else None
+        value = self.tuned.metric("validation").value
+        return replace(one, learning_rate=rate, steps=self.tuned.best_step, metric=value)
 
     def record(self) -> dict[str, Any]:
         """Everything but the network, as plain values.
@@ -244,12 +203,3 @@ class Race:
         text = io.StringIO()
         Console(file=text, width=120, color_system=None).print(self.table())
         return text.getvalue() + self.answer
-
-
-def _told_split(tuned: Tuned) -> str:
-    return "test" if "test" in tuned.metrics else next(iter(tuned.metrics))
-
-
-def _words(probability: float) -> str:
-    """As the table has it, in a sentence."""
-    return human_probability(probability).replace(">", "over ").replace("<", "under ")

@@ -94,7 +94,7 @@ class RaceJournal:
                 if line.get("event") in ("look", "fold", "winner"):
                     line["arm"]["model"] = names[line["arm"]["model"]]
                 for part in ("probe", "ended"):
-                    if line.get(part):
+                    if isinstance(line.get(part), dict):
                         line[part]["model"] = names[line[part]["model"]]
                 self._take(line)
             told = start["field"]
@@ -170,6 +170,10 @@ class RaceJournal:
         """The arm that is tuned to its end."""
         if winner != self.record.final:
             self._write("winner", arm=plain(winner))
+
+    def beside(self, model: str, probe: float, winner: float, samples: int) -> None:
+        """What the winner and the linear probe of a model have on the same held-out samples."""
+        self._write("beside", model=model, probe=probe, winner=winner, samples=samples)
 
     def deploy(self, model: str, teachers: Sequence[str]) -> None:
         """The model to deploy, and who teaches it."""

@@ -21,7 +21,6 @@ from hubscout.hubs import load
 from hubscout.hubs.backbone import check_modality
 from hubscout.hubs.hub_registry import check_identifier
 from hubscout.racing.arms import LIVE
-from hubscout.racing.elimination import TIED_ABOVE
 from hubscout.racing.final_stages import DEPLOY_ENDS, FinalStages
 from hubscout.racing.held_out_samples import for_race
 from hubscout.racing.outcome import Race
@@ -31,11 +30,12 @@ from hubscout.racing.rungs import Clock
 from hubscout.ranking import rank
 from hubscout.ranking.candidates import find_candidates
 from hubscout.ranking.rank_models import check_choices
-from hubscout.ranking.ranking_run import BUDGET_SPENT
 from hubscout.runs.display import shown
 from hubscout.runs.events import Message, silent
+from hubscout.runs.paired_comparison import over_limit
 from hubscout.runs.race_record import read_race, write_race
 from hubscout.runs.ranking import check_limits
+from hubscout.runs.row import BUDGET_SPENT
 from hubscout.runs.run_folder import RACE_EVIDENCE, RACE_LINES, RACE_WINNER, RANKING, FolderLock, check_folder
 from hubscout.tasks import Task, open_task
 from hubscout.tuning import TuningArguments
@@ -100,7 +100,8 @@ def race(
         out: a folder for everything; the winner is in `out`/winner. The same call goes on where it stopped.
         resume: refuse to start where `out` holds no race to go on with.
         overwrite: start anew, and replace the race that `out` holds.
-        max_params: race only models of at most so many parameters, such as 5e6 or "5M".
+        max_params: race only models of at most so many parameters, such as 5e6 or "5M"; a larger one takes no time. To
+            have larger ones as teachers, let them race and name the small model in `deploy`.
         max_flops: race only models of at most so many operations per sample.
         max_latency: race only models of at most so many seconds for one sample, or a text such as "20ms".
         refit: tune the winner again on train and validation together, with the learning rate that won.
@@ -170,30 +171,36 @@ def race(
             observer=observer,
             progress=progress,
             budget=share,
-            measure_latency=max_latency is not None or share is None or share > TIMED_FROM * len(candidates.models),
+            measure_latency=share is None or share > TIMED_FROM * len(candidates.models),
+            max_params=max_params,
+            max_flops=max_flops,
+            max_latency=max_latency,
             drop=False,  # on far domains the best was 5th, 6th and 8th of 17 by evidence
         )
         # The folder may hold rows of models that were not asked for: they do not race.
         asked_for = [candidate.identifier for candidate in candidates.models]
-        named = tuple(row for row in ranking if row.identifier in asked_for)
-        allowed = replace(ranking, rows=named).within(
-            max_params=max_params, max_flops=max_flops, max_latency=max_latency
-        )
+        allowed = replace(ranking, rows=tuple(row for row in ranking if row.identifier in asked_for))
+        over = over_limit(ranking.failures)
         if not len(allowed):
             reasons = "; ".join(f"{one.identifier}: {one.reason}" for one in ranking.failures[:3]) or "none was given."
-            told = f"none of {len(ranking)} keeps the limits." if len(ranking) else reasons
+            told = f"all {len(over)} are over the limits ({reasons})." if len(over) == len(asked_for) else reasons
             raise InputError(f"No model is left to race: {told}")
         runner = open_engine(engine, **(engine_options or {})) if isinstance(engine, str) else engine
         if isinstance(engine, str):
             stack.callback(runner.close)
         if overwrite:
             clear(folder)
-        split = read_through(for_race(opened, seed), skip_bad=skip_bad, observer=heard)
+        split = read_through(
+            for_race(opened, seed), skip_bad=skip_bad, observer=heard, data_in_memory=arguments.data_in_memory
+        )
         evidence, notes = with_prior(allowed, opened, arguments, use=prior)
         missed = sum(one.error == BUDGET_SPENT for one in ranking.failures)
         if missed:
             have = "has" if missed == 1 else "have"
             notes.append(f"{missed} of {len(candidates.models)} models {have} no evidence: the budget is too short")
+        if over:
+            does = "is over the limits: it does" if len(over) == 1 else "are over the limits: they do"
+            notes.append(f"{len(over)} of {len(asked_for)} models {does} not race")
         for note in notes:
             heard(Message("", note))
         stack.callback(forget, LIVE)
@@ -266,7 +273,7 @@ def _run(contest: FinalStages) -> Race:
     write_race(contest.folder, found.record())
     contest.journal.finish()
     # With more time a race goes on, and with it those that may still win.
-    tied = {one.model for one in found.order if one.rank == 1 or (one.p_best or 0.0) >= TIED_ABOVE}
+    tied = {one.model for one in found.order if one.rank == 1 or one.is_tied}
     limited = contest.clock.seconds is not None
     tidy(contest.folder, [contest.runner(arm).folder for arm in found.told.arms if limited and arm.model in tied])
     return replace(found, told=contest.journal.record)

@@ -23,12 +23,16 @@ from hubscout.runs.run_folder import RACE_WINNER
 from hubscout.runs.tuning_record import read_tuning
 from hubscout.tasks.task_metrics import primary
 from hubscout.tuning.rates import rates_of
-from hubscout.tuning.time_budget import FORWARD_SHARE
+from hubscout.tuning.time_budget import FORWARD_SHARE, PACE_STEPS
 from hubscout.tuning.trials import trial_job
 
 if TYPE_CHECKING:
     from hubscout.tasks import Task
     from hubscout.tuning import TuningArguments
+
+
+ROWS_TIMED = 100
+"""Held-out samples that are judged to see how fast that is."""
 
 
 @dataclass
@@ -95,12 +99,6 @@ class RacePlan:
         """The linear probe of the first model by evidence, below which the race does not end; None once it is over."""
         record = self.journal.record
         return self._probe_of(record.probed) if record.probed and not record.complete else None
-
-    @property
-    def to_beat(self) -> list[float]:
-        """Held-out metrics of what there is to be used, whatever the rungs show."""
-        found = [self.floor.metric] if self.floor is not None else []
-        return found + [metric for _, _, metric in self.journal.ended[-1:] if metric is not None]
 
     @cached_property
     def reference(self) -> TaskReference:
@@ -211,8 +209,8 @@ class RacePlan:
         if left is None:
             return None, None
         first = next(iter(self.evidence)) if floor is None else floor.model
-        if floor is None or left > floor.seconds:  # else there is no time for training
-            speed = Speed(self.runner(Arm(first, self.rate(1.0))), rows=100)
+        if floor is None or self._can_be_timed(first, floor, left):
+            speed = Speed(self.runner(Arm(first, self.rate(1.0))), rows=ROWS_TIMED)
             (result,) = self.engine.run(
                 [trial_job("speed", speed, self.engine, self.asked.device)], observer=self.observer
             )
@@ -222,6 +220,13 @@ class RacePlan:
             pace = Pace(per_step[first], floor.seconds, FORWARD_SHARE * per_step[first] / self.asked.batch_size)
         look = 0.0 if pace is None else pace.look
         return Time(self.clock.left or 0.0, per_step, look, self.ends, self.engine.places()), pace
+
+    def _can_be_timed(self, model: str, floor: Floor, left: float) -> bool:
+        """Whether there is time to see how fast a model is trained, twice as much as expected, and to measure it."""
+        step = seconds_per_step(self.ranking, self.asked.batch_size, model, None)[model]
+        row = FORWARD_SHARE * step / self.asked.batch_size
+        measuring = row * (len(self.task.validation) + len(self.task.test))
+        return left - measuring > max(floor.seconds, 2 * ((1 + PACE_STEPS) * step + ROWS_TIMED * row))
 
     @property
     def metric(self) -> str:

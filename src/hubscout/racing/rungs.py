@@ -31,6 +31,9 @@ HIGHER_FACTOR = 16.0
 """Tried for the winner alone, and only where the higher of its rates leads on its last rung and there is time."""
 WINNER_SHARE = 0.4
 """At most this much of the time that is left goes to the winner's own tuning: longer runs are made shorter."""
+FEWEST_LOOK_STEPS = 10
+"""Models are not compared after fewer steps where time makes the run short: their evidence tells more (of 17 models
+on four sets the first after ten steps lost 0.65 points, the first by LogME 0.30)."""
 FEWEST_STEPS = 20
 """A run is not made shorter than this, whatever the budget."""
 USABLE = 0.85
@@ -165,24 +168,34 @@ def choose_field(models: Sequence[str], steps: int, cooldown: float, time: Time 
         slowest = max(rest[1:] if alone else rest, key=time.per_step.__getitem__)
         rest.remove(slowest)
         found = _longest(rest, steps, cooldown, time.of(rest))
-        if not time.far_slower([slowest], found[1].models):
-            break
+        if not any(found[1].widths) or not time.far_slower([slowest], found[1].models):
+            break  # where nobody is compared, the first by evidence is taken, however slow
         best = max(best, found, key=lambda one: (one[0], len(one[1].models), len(one[1].factors)))
     return best[1]
 
 
 def _longest(models: Sequence[str], steps: int, cooldown: float, time: Time | None) -> tuple[bool, Field]:
     """The longest race of the first so many models, and whether it fits: the shortest one is taken anyway."""
+    asked = steps
     if time is not None:
         pace = sorted(time.per_step.values())[len(time.per_step) // 2]
         steps = min(steps, max(FEWEST_STEPS, int(WINNER_SHARE * time.seconds / max(time.ends * pace, 1e-9))))
     rungs = rungs_of(steps, cooldown)
-    for widths in plans(len(models)):
-        count = len(models) if widths[0] else widths[1]
+    possible = list(plans(len(models)))
+    if steps < asked:
+        possible += [(0, 0, first) for first in (*range(len(models), 1, -1), 0)]
+        possible = [widths for widths in possible if _is_worth_it(widths, rungs)]
+    for widths in possible:
+        count = len(models) if widths[0] else max(widths[1:]) or 1
         fits = time is None or time.allows(models[:count], widths, rungs, steps)
         if fits:
             break
     return fits, Field(tuple(models[:count]), RATE_FACTORS if widths[0] else RATE_FACTORS[:1], steps, widths)
+
+
+def _is_worth_it(widths: Sequence[int], rungs: Sequence[Rung]) -> bool:
+    """Whether no arm is looked at after too few steps."""
+    return all(rung.steps >= FEWEST_LOOK_STEPS for rung, width in zip(rungs, widths, strict=False) if width)
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -18,6 +18,7 @@ from hubscout.hubs.pooling import MEAN_LAYER
 from hubscout.ranking.expected import left_out
 from hubscout.ranking.latency import measure_latency
 from hubscout.ranking.layer_scores import FEW_ROWS, LayerEvidence, convergence_of, merged, scan_layers
+from hubscout.ranking.limits import check_card, check_first_latency, check_latency
 from hubscout.runs.profiler import profiled, step
 from hubscout.runs.row import LayerScore, Row, best_layer_of
 from hubscout.tasks.kinds import kind_of
@@ -62,6 +63,8 @@ class Settings:
     observer: Observer | None = field(default=None, compare=False)
     prepared: PreparedPool | None = field(default=None, compare=False)
     """Inputs that were prepared for one model, for the next of the same preprocessing."""
+    limits: Mapping[str, float] = field(default_factory=dict)
+    """Field of a row → the most that a model may have: one that has more is not run."""
     profile: bool = False
     """Whether rows say where the seconds went."""
     in_worker: bool = False
@@ -95,6 +98,8 @@ def _assess(model: Model, task: Task, settings: Settings, increments: Sequence[n
     with step("load"):
         backbone = model.open(settings.observer)
     check_modality(backbone.card, task.modality)
+    check_card(backbone.card, settings.limits)
+    check_first_latency(backbone, task.train.inputs, settings.limits, settings.extraction.device)
     if len(increments) > 1 and settings.observer is not None:
         settings = replace(settings, observer=_without_cached(settings.observer))
     extractions = [_extract(backbone, task, settings, rows) for rows in increments]
@@ -107,6 +112,7 @@ def _assess(model: Model, task: Task, settings: Settings, increments: Sequence[n
         with step("latency"):
             sample = task.train.inputs[int(extractions[0].rows[0])]
             latency = measure_latency(backbone, sample, device=extractions[0].device)
+        check_latency(latency, settings.limits)
     card = extractions[0].card
     with step("score"):
         layers, found = _scan_layers(extractions, task, settings)

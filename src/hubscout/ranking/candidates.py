@@ -29,6 +29,8 @@ class Candidate:
     """A network in memory, held here as long as it is needed: the hub `memory` copies it when it is opened."""
     by_pattern: bool = False
     """Whether a pattern matched it: nobody asked for this one, so that it may turn out to be of another modality."""
+    params: int | None = None
+    """Parameters, where a pattern was looked up and the hub has told."""
 
     def ready(self) -> Backbone | None:
         """What must be sent to another process, because it cannot be opened there by its name."""
@@ -87,7 +89,7 @@ def find_candidates(models: Any, modality: str | None = None, device: str = "aut
                 if options:
                     given = Identifier.parse(f"{entry.identifier.partition('?')[0]}?{options}").options
                     identifier = str(Identifier.parse(identifier).with_options(**given))
-                found.setdefault(identifier, Candidate(identifier, by_pattern=True))
+                found.setdefault(identifier, Candidate(identifier, by_pattern=True, params=entry.params))
         else:
             _check_hub(model)
             found.setdefault(model, Candidate(model))
@@ -148,6 +150,21 @@ def _in_memory(model: Any, name: str | None, taken: Collection[str]) -> Candidat
     return Candidate(register(model, name, taken), model=model)
 
 
+def listed_params(candidate: Candidate) -> int | None:
+    """How many parameters a model has by the listing of its hub; None where it is listed nowhere."""
+    if candidate.backbone is not None or candidate.identifier.partition(":")[0] in _LOCAL_HUBS:
+        return None
+    if candidate.params is not None:
+        return candidate.params
+    try:
+        from hubscout.hubs import list_models
+
+        entries = list_models(candidate.identifier.partition("?")[0])
+    except Exception:
+        return None  # it is a guess: the load itself says what is wrong
+    return entries[0].params if entries else None
+
+
 _LOCAL_HUBS = ("file", "memory", "onnx", "python")
 
 
@@ -186,12 +203,12 @@ def _exists(name: str) -> bool:
 _LEAST_BYTES = 1 << 29
 _COPIES = 3
 """While a model is opened there are its file, its weights and the network."""
-_AHEAD = 3
-"""One is not enough before a large model: opening it takes longer than running the small one before it."""
+_AHEAD = 6
+"""One is not enough before a large model: opening it takes as long as running several small ones before it."""
 
 
 class LoadAhead:
-    """Opens the next three models in the order in which they will run, one after the other, in a thread.
+    """Opens the next six models in the order in which they will run, one after the other, in a thread.
 
     On a GPU most of a small model's time is reading its weights. A model that cannot be opened fails when its turn
     comes. Where memory may not hold the next model beside this one, it is opened when its turn comes too. Leaving the

@@ -16,7 +16,7 @@ import numpy as np
 from hubscout.engines.job import Held, remembered, report
 from hubscout.errors import NothingReadableError
 from hubscout.ranking.assess import Model, Settings, assess, resources
-from hubscout.ranking.candidates import Candidate
+from hubscout.ranking.candidates import Candidate, listed_params
 from hubscout.runs.events import Advanced, Downloading, Event, Message, Started
 from hubscout.runs.profiler import Profile, profiled, step
 from hubscout.runs.row import Row
@@ -190,15 +190,7 @@ def guess_params(candidate: Candidate) -> int | None:
             return Path(path.partition("?")[0]).expanduser().stat().st_size // _BYTES_A_PARAMETER
         except OSError:
             return None
-    if scheme in ("memory", "python"):
-        return None
-    try:
-        from hubscout.hubs import list_models
-
-        entries = list_models(candidate.identifier.partition("?")[0])
-    except Exception:
-        return None  # it is a guess: the load itself says what is wrong
-    return entries[0].params if entries else None
+    return listed_params(candidate)
 
 
 def job_needs(params: int | None, rows: int, engine: Engine, device: str) -> Needs:

@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hubscout.ranking.ranking_run import BUDGET_SPENT
 from hubscout.runs.paired_comparison import compare
 from hubscout.runs.ranking import Stage
-from hubscout.runs.row import Dropped, Row
+from hubscout.runs.row import BUDGET_SPENT, Dropped, Row
 
 if TYPE_CHECKING:
     from hubscout.ranking.ranking_run import RankingRun
@@ -122,7 +121,7 @@ def rank_in_stages(run: RankingRun, budget: float | None) -> None:
     deadline = until = None if budget is None else run.started + budget
     if budget is not None and not drops:
         until = run.started + TO_BE_COMPARED * budget
-    alive = list(run.candidates)
+    alive = [candidate for candidate in run.candidates if candidate.identifier not in run.unopened]
     before: dict[str, Row] = {}
     stage = 0
     while stage < len(sizes):
@@ -138,7 +137,7 @@ def rank_in_stages(run: RankingRun, budget: float | None) -> None:
             run.journal.note("budget-spent", stage=stage, n=sizes[stage])
             break  # part of the models on more data cannot be compared with the rest: keep the subset before
         for candidate in unreached:
-            run.fail(candidate, BUDGET_SPENT, "not reached: the budget is too short")
+            run.fail(candidate, BUDGET_SPENT, "the budget is too short for it")
         for row in rows.values():
             run.take(row)
         out = {}

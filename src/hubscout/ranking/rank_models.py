@@ -25,7 +25,7 @@ from hubscout.ranking.progressive import rank_in_stages
 from hubscout.ranking.ranking_run import RankingRun
 from hubscout.runs.display import shown
 from hubscout.runs.profiler import profiled, step
-from hubscout.runs.ranking import Ranking
+from hubscout.runs.ranking import Ranking, check_limits
 from hubscout.runs.run_folder import RANKING, check_folder
 from hubscout.tasks.kinds import kind_of
 
@@ -50,6 +50,9 @@ def rank(
     progressive: bool | None = None,
     drop: bool = True,
     measure_latency: bool = True,
+    max_params: float | str | None = None,
+    max_flops: float | str | None = None,
+    max_latency: float | str | None = None,
     engine: str | Engine = "local",
     engine_options: Mapping[str, Any] | None = None,
     time_limit: float | str | None = None,
@@ -91,6 +94,11 @@ def rank(
         drop: give hopeless models up on the way. False keeps them all: `budget` then decides how many samples are
             used, at least those of the first subset, for which there is three times the time.
         measure_latency: time single samples through each model, for about half a second.
+        max_params: rank only models of at most so many parameters, such as 5e6 or "5M". One that is over a limit is
+            not run, and not opened where its hub tells that; it is in `failures`. To have larger models as teachers,
+            rank them too and ask for the small ones afterwards: `Ranking.within`.
+        max_flops: rank only models of at most so many operations per sample.
+        max_latency: rank only models of at most so many seconds for one sample, or a text such as "20ms".
         engine: where models run: "local" is this process, or processes of this machine; "ray" is a cluster; or an
             engine that is open already.
         engine_options: for the engine, such as `{"workers": 4}` for "local" or `{"address": "auto"}` for "ray".
@@ -141,6 +149,7 @@ def rank(
     if seconds is not None and progressive is False:
         raise InputError("budget stops the growth of subsets, and progressive=False has none: give one of them.")
     check_choices(metrics, layer, engine, engine_options, time_limit=time_limit)
+    limits = check_limits(max_params=max_params, max_flops=max_flops, max_latency=max_latency)
     opened = open_task(task)
     names = _metric_names(metrics, opened.kind)
     centred = kind_of(opened.kind).center if center is None else center
@@ -159,7 +168,8 @@ def rank(
             layer=layer,
             center=centred,
             extraction=chosen,
-            measure_latency=measure_latency,
+            measure_latency=measure_latency or max_latency is not None,
+            limits=limits,
             cache=_open_cache(cache, stack, always=growing),
             observer=journal.watched(observer),
             prepared=PreparedPool() if len(candidates.models) > 1 else None,
@@ -175,6 +185,7 @@ def rank(
             "drop": growing and drop,
             "seed": seed,
             **chosen.decisive(),
+            **({"limits": limits} if limits else {}),
         }
         run = RankingRun(
             task=subset,

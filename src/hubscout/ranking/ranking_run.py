@@ -12,23 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hubscout.errors import InterruptedRunError, ModalityError, RunError, TaskError
+from hubscout.errors import InterruptedRunError, ModalityError, OverLimitError, RunError, TaskError
 from hubscout.ranking.assess import Settings
 from hubscout.ranking.candidates import Candidate, still_holds
 from hubscout.ranking.journal import Journal
 from hubscout.ranking.latency import same_machine, with_better_latency
+from hubscout.ranking.limits import over_by_its_hub
 from hubscout.runs.profiler import Profiler, together
 from hubscout.runs.ranking import Ranking, Stage, TaskSummary
 from hubscout.runs.ranking_storage import check_row
-from hubscout.runs.row import Failure, Row
+from hubscout.runs.row import BUDGET_SPENT, Failure, Row
 from hubscout.runs.run_folder import describe_environment
 
 if TYPE_CHECKING:
     from hubscout.ranking.assessor import Assessor
     from hubscout.tasks import Task
-
-BUDGET_SPENT = "BudgetSpent"
-"""The failure of a model that was not reached in time."""
 
 
 @dataclass
@@ -53,6 +51,8 @@ class RankingRun:
     failures: dict[str, Failure] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
     """Models that a pattern matched and that read other inputs than those of the task."""
+    unopened: set[str] = field(default_factory=set)
+    """Models that cost too much by what their hubs say."""
     stages: list[Stage] = field(default_factory=list)
     environment: dict[str, Any] = field(default_factory=dict)
     timed: dict[str, Row] = field(default_factory=dict)
@@ -89,7 +89,6 @@ class RankingRun:
                     f"comparison with each other: name those that are there as well ({', '.join(others)}), choose "
                     "another folder, or overwrite it (overwrite=True, --overwrite)."
                 )
-        self.over = wanted <= {*self.rows, *self.failures}
         self.journal.begin(tuple(there.values()))
         self.journal.note(
             "started",
@@ -99,6 +98,8 @@ class RankingRun:
             pid=os.getpid(),
             host=platform.node(),
         )
+        self._leave_unopened()
+        self.over = wanted <= {*self.rows, *self.failures}
         if self.rows and self.settings.observer is not None:
             from hubscout.runs.events import Message
 
@@ -127,10 +128,18 @@ class RankingRun:
                 found[candidate.identifier] = replace(row, identifier=candidate.identifier)
         return found
 
+    def _leave_unopened(self) -> None:
+        """Fail models that are far over the limits by what their hubs say, before anything is downloaded."""
+        for candidate in self.missing:
+            if reason := over_by_its_hub(candidate, self.settings.limits):
+                self.fail(candidate, OverLimitError.__name__, reason)
+                self.unopened.add(candidate.identifier)
+
     @property
     def missing(self) -> list[Candidate]:
         """The models that are still to be run."""
-        return [candidate for candidate in self.candidates if candidate.identifier not in self.rows]
+        done = {*self.rows, *self.unopened}
+        return [candidate for candidate in self.candidates if candidate.identifier not in done]
 
     def at_once(self) -> None:
         """Every model on all the rows."""

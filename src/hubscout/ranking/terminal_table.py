@@ -15,7 +15,7 @@ from rich.text import Text
 
 from hubscout.credentials import strip_credentials
 from hubscout.features.options import ONNXRUNTIME
-from hubscout.runs.paired_comparison import NOTHING_EXPLAINED, failed_words
+from hubscout.runs.paired_comparison import NOTHING_EXPLAINED, by_cause, failed_words
 from hubscout.runs.profiler import profile_renderables
 from hubscout.runs.row import Row
 from hubscout.runs.texts import (
@@ -77,8 +77,9 @@ def footnotes(ranking: Ranking, names: Mapping[str, str] | None = None, *, witho
     if ranking.failures:
         lines.append(f"{failed_words(ranking)}.")
     lines += [
-        f"Failed: {listing(who)}: {reason}"
-        for reason, who in _grouped((failure.reason, name(failure.identifier)) for failure in ranking.failures)
+        f"{what.capitalize()}: {listing(who, None if what == 'failed' else MOST_NAMES)}: {reason}"
+        for what, failures in by_cause(ranking.failures).items()
+        for reason, who in _grouped((failure.reason, name(failure.identifier)) for failure in failures)
     ]
     lines += [
         f"Note: {listing(who, MOST_NAMES)}: {note}"

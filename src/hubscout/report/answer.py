@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hubscout.amounts import parse_seconds
 from hubscout.report.markup import Markup, Section, copyable, definitions, join, tag
 from hubscout.report.saved_run import View
 from hubscout.runs.paired_comparison import NOTHING_EXPLAINED, failed_words
@@ -182,15 +183,56 @@ def next_command(ranking: Ranking, found: Answer) -> str:
 
 
 def next_commands(ranking: Ranking, folder: Path) -> list[str]:
-    """What to type after a ranking that is saved in `folder`: tune what the answer names, look at the page."""
-    commands = [] if ranking.explains_labels is False else [next_command(ranking, answer(ranking))]
+    """What to type after a ranking that is saved in `folder`: tune what the answer names, look at the page.
+
+    Models that are tied are told apart by a race, which tunes the one that wins.
+    """
+    commands = []
+    if ranking.explains_labels is not False:
+        found = answer(ranking)
+        commands = [race_command(ranking, found)] if found.tied else []
+        commands.append(next_command(ranking, found))
     return [*commands, shell_command(["hubscout", "report", str(folder)])]
+
+
+def race_command(ranking: Ranking, found: Answer) -> str:
+    """The command that finds out which of the models that are tied will be the best once tuned."""
+    models = [part for row in (found.best, *found.tied) for part in ("-m", row.identifier)]
+    parts = ["hubscout", "race", data_argument(ranking), *data_options(ranking), *models]
+    return shell_command([*parts, "--budget", "30min", "--out", "race/"])
 
 
 def command_words(environment: Mapping[str, Any]) -> list[str]:
     """The command line of a run, as it was noted; empty where it was not run by a command."""
     words = environment.get("command")
     return [str(word) for word in words] if isinstance(words, list | tuple) else []
+
+
+LONGER = 4
+"""Times the budget of a race whose answer is open."""
+
+
+def longer_race(words: Sequence[str], folder: Path | str) -> str:
+    """The command of a race with four times its budget, which goes on in its folder; empty where it had no budget.
+
+    >>> longer_race(["hubscout", "race", "pets/", "--budget", "30s", "--overwrite"], "run")
+    'hubscout race pets/ --budget 2min --out run'
+    """
+    if "race" not in words[1:2]:
+        return ""
+    found, seconds, rest = ["hubscout"], None, iter(words[1:])
+    for word in rest:
+        name, _, value = word.partition("=")
+        if name in ("--budget", "--out", "-o"):
+            value = value or next(rest, "")
+            seconds = parse_seconds(value) if name == "--budget" else seconds
+        elif word not in ("--overwrite", "--resume"):
+            found.append(word)
+    if seconds is None:
+        return ""
+    longer = LONGER * seconds
+    budget = f"{longer / 60:g}min" if longer % 60 == 0 else f"{longer:g}s"
+    return shell_command([*found, "--budget", budget, "--out", str(folder)])
 
 
 def data_argument(ranking: Ranking) -> str:

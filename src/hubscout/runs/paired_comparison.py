@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy
 
-from hubscout.errors import InputError
+from hubscout.errors import InputError, OverLimitError
+from hubscout.runs.row import BUDGET_SPENT, Failure
 
 if TYPE_CHECKING:
     from hubscout.runs.ranking import Ranking
@@ -187,6 +188,24 @@ def any_explains(odds: Sequence[float | None], targets: int) -> bool | None:
 
 
 def failed_words(ranking: Ranking) -> str:
-    """How many of the models failed, in words."""
-    failed = len(ranking.failures)
-    return f"{failed} of {len(ranking.rows) + failed} models failed"
+    """How many of the models failed, and how many cost too much, in words."""
+    models = len(ranking.rows) + len(ranking.failures)
+    words = {"failed": "failed", "not reached": "not reached in time", "over the limits": "over the limits"}
+    counts = {words[cause]: len(found) for cause, found in by_cause(ranking.failures).items() if found}
+    first, *rest = (f"{count} {said}" for said, count in counts.items())
+    number, said = first.split(" ", 1)
+    return ", ".join([f"{number} of {models} models {said}", *rest])
+
+
+def by_cause(failures: Sequence[Failure]) -> dict[str, list[Failure]]:
+    """Models that could not be ranked: "failed", "not reached" in the time that there was, and "over the limits"."""
+    causes = {BUDGET_SPENT: "not reached", OverLimitError.__name__: "over the limits"}
+    found: dict[str, list[Failure]] = {"failed": [], "not reached": [], "over the limits": []}
+    for one in failures:
+        found[causes.get(one.error, "failed")].append(one)
+    return found
+
+
+def over_limit(failures: Sequence[Failure]) -> list[Failure]:
+    """Those of models that cost more than was allowed, which nobody calls a failure."""
+    return by_cause(failures)["over the limits"]

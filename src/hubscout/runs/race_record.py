@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hubscout.errors import RunError
 from hubscout.runs.files import read_json, read_lines
 from hubscout.runs.record_types import converted, hints, in_version, record_of, write_record
+from hubscout.runs.row import BUDGET_SPENT, Failure
 from hubscout.runs.run_folder import RACE, RACE_LINES
 from hubscout.runs.texts import short_names
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 FORM = "hubscout-race"
 VERSION = 1
 MOST_RUNGS = 50
+TIED_ABOVE = 0.05
+"""An arm with at least this chance to be the best is not told apart from the winner, and worth further folds."""
 
 
 @dataclass(frozen=True, order=True)
@@ -55,6 +58,19 @@ class Look:
     evaluation_seconds: float = 0.0
     """Of `seconds`: what the held-out samples took."""
     failure: str = ""
+    saved: bool = False
+    """Whether the network was kept, because nothing before it was better on the same samples."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BesideProbe:
+    """The winner and the linear probe of the first model by evidence, on the same held-out samples."""
+
+    model: str
+    """That the probe is of."""
+    probe: float
+    winner: float
+    samples: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +86,17 @@ class Contestant:
     p_best: float | None
     """Chance to be the best once tuned, of those on the last rung on which several were compared."""
     failure: str = ""
+
+    @property
+    def is_tied(self) -> bool:
+        """Whether the race did not tell it apart from the winner."""
+        return (self.p_best or 0.0) >= TIED_ABOVE
+
+
+def more_time_may_tell(order: Sequence[Contestant], failures: Iterable[Failure] = ()) -> bool:
+    """Whether a longer race could have another winner: models are tied with this one, not tuned, or not ranked."""
+    unranked = any(one.error == BUDGET_SPENT for one in failures)
+    return unranked or any(one.is_tied or (not one.steps and not one.failure) for one in order[1:])
 
 
 @dataclass
@@ -99,6 +126,8 @@ class RaceRecord:
     looks: tuple[Look, ...] = ()
     going_on: Mapping[int, tuple[Arm, ...]] = field(default_factory=dict)
     final: Arm | None = None
+    beside: BesideProbe | None = None
+    """Where the winner was trained."""
     deploy: str = ""
     """The model that the winners teach, where one was asked for."""
     order: tuple[Contestant, ...] = ()
@@ -121,6 +150,7 @@ class RaceRecord:
             if self.steps != line["steps"]:  # a race that goes on with more time may have other rungs
                 self.looks = ()
             self.going_on, self.final, self.deploy, self.complete = {}, None, "", False
+            self.beside = None
             self.probed, self.probe_metric = "", None
             self.task, self.metric = str(line["task"]), str(line["metric"])
             self.steps, self.rungs = _whole(line["steps"]), tuple(map(_whole, line["rungs"]))
@@ -138,6 +168,8 @@ class RaceRecord:
             self.going_on = {**self.going_on, _whole(line["rung"]): tuple(map(_arm, line["going_on"]))}
         elif event == "winner":
             self.final = _arm(line["arm"])
+        elif event == "beside":
+            self.beside = record_of(BesideProbe, line, RACE_LINES)
         elif event == "deploy":
             self.deploy = str(line["model"])
         elif event == "finished":
@@ -294,8 +326,8 @@ def race_status(record: RaceRecord) -> str:
         return f"{first} has won; {_short(record.deploy)} is being taught."
     if first:
         return f"{first} leads and is tuned to its end."
-    if not record.rungs:
-        return f"{len(record.arms)} arms"
+    if not record.rungs_run:
+        return f"There is no time to compare models by training: {_short(record.arms[0].model)}, the first by evidence."
     before = max(record.going_on, default=-1)
     to_come = (rung for rung in record.rungs_run if rung > before)
     rung = next(to_come, len(record.rungs) - 1)

@@ -112,6 +112,10 @@ class Expected:
         return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 
+BUDGET_SPENT = "BudgetSpent"
+"""The failure of a model that was not reached in time."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Failure:
     """A model that could not be ranked, and why. `error` is the type of the exception."""

@@ -142,7 +142,7 @@ class Images(LazyRows):
 
     def read(self, row: int) -> Any:
         value = self.encoded[row]
-        if _is_encoded(value):
+        if is_encoded(value):
             return decode(*self._read(value, row))
         try:
             image = to_rgb(value if is_pillow(value) else self._from_array(value, row))
@@ -156,7 +156,7 @@ class Images(LazyRows):
     def digest(self, row: int) -> bytes:
         """A digest of the encoded bytes, or of the pixels of an image in memory."""
         value = self.encoded[row]
-        if _is_encoded(value):
+        if is_encoded(value):
             return hashlib.sha256(self._read(value, row)[0]).digest()
         # Of a Pillow image the pixels as they are seen: its own may be places in a palette, or lie on their side.
         return content_digest(self[row] if is_pillow(value) else value)
@@ -195,7 +195,8 @@ def is_pillow(value: Any) -> bool:
     return hasattr(value, "mode") and hasattr(value, "convert")
 
 
-def _is_encoded(value: Any) -> bool:
+def is_encoded(value: Any) -> bool:
+    """Whether a value is an image that must be decoded: a path, bytes, or a mapping of them."""
     return value is None or isinstance(value, (str, Path, bytes, bytearray, memoryview, Mapping))
 
 

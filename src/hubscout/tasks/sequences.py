@@ -59,7 +59,7 @@ class Rows(LazyRows):
 
     def digest(self, row: int) -> bytes:
         """The content digest of one row."""
-        return _digest(self.base, int(self.rows[row]))
+        return digest_of(self.base, int(self.rows[row]))
 
 
 class Chained(LazyRows):
@@ -86,7 +86,7 @@ class Chained(LazyRows):
 
     def digest(self, row: int) -> bytes:
         """The content digest of one row."""
-        return _digest(*self._locate(row))
+        return digest_of(*self._locate(row))
 
 
 class Mapped(LazyRows):
@@ -122,7 +122,8 @@ def join(parts: Sequence[Sequence[Any]]) -> Sequence[Any]:
     return Chained(parts)
 
 
-def _digest(values: Sequence[Any], row: int) -> bytes:
+def digest_of(values: Sequence[Any], row: int) -> bytes:
+    """The content digest of one row of a sequence: its own, where it has one, or that of the value."""
     own = getattr(values, "digest", None)
     return content_digest(values[row]) if own is None else own(row)
 

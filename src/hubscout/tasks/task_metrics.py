@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
@@ -188,6 +188,12 @@ class Outcome:
             found[name] = MetricValue(point, float(low), float(high))
         return found
 
+    def first(self, samples: int) -> Outcome:
+        """That of the first so many samples."""
+        rows = samples if self.groups is None else int(np.searchsorted(self.groups, samples))
+        groups = None if self.groups is None else self.groups[:rows]
+        return replace(self, predicted=self.predicted[:rows], targets=self.targets[:rows], groups=groups)
+
     def log_likelihoods(self, scale: np.ndarray | None = None) -> np.ndarray:
         """How well each sample was predicted, in nats; the higher the better.
 
@@ -207,6 +213,11 @@ class Outcome:
             return values
         words = np.bincount(self.groups)
         return np.bincount(self.groups, weights=values)[words > 0] / words[words > 0]
+
+    @property
+    def mean_log_likelihood(self) -> float:
+        """The mean over the samples; what tells predictions apart that are right equally often."""
+        return float(self.log_likelihoods().mean())
 
     @cached_property
     def _members(self) -> list[np.ndarray] | None:

@@ -94,9 +94,9 @@ class TuningArguments:
     head_learning_rate: Positive | None = None
     """Of the new head and of modules a method adds. None: ten times `learning_rate`."""
     rate_search: bool = True
-    """Where neither rate is given: try three in short runs of 5% of the steps each, from a low one (0.0005 for `sgd`)
-    up by factors of four as long as validation is clearly better. Without a validation split, or below 200 steps, there
-    is no search."""
+    """Where neither rate is given: try three in short runs of 5% of the steps each, or 45 steps in shorter runs, from a
+    low one (0.0005 for `sgd`) up by factors of four as long as validation is clearly better. Without a validation
+    split, or below 200 steps, there is no search."""
     momentum: NonNegative = 0.9
     """Of `sgd`."""
     weight_decay: NonNegative = 1e-4
@@ -124,9 +124,12 @@ class TuningArguments:
 
     augment: Literal["standard", "none"] = "standard"
     """`standard`: what the model's own preprocessing says; `none`: the inputs as they are ranked."""
-    data_in_memory: bool = False
-    """Decode the data once and hold it, images on the device, where they are cropped and flipped as well. For data
-    that fits, on a machine whose processors cannot decode as fast as its accelerator trains."""
+    data_in_memory: bool | None = None
+    """None: images are decoded once and kept in main memory, as many as a quarter of what is free has room for (at most
+    4 GiB), and what is not augmented is kept as it was prepared. The result is the same. False: everything is decoded
+    whenever it is needed. True: the prepared images are on the device, and are cropped and mirrored there. That is
+    another augmentation: crops are of 35% of the prepared image or more, and colours stay. For data that fits, on a
+    machine whose processors cannot prepare as fast as its accelerator trains."""
     workers: NonNegativeInt | None = None
     """Decoding processes of each process. None: as many as there are processors, eight at most, none for small data."""
 
@@ -135,7 +138,7 @@ class TuningArguments:
     patience: PositiveInt | None = None
     """Stop after so many validations without a new best; None: never."""
     keep_best: bool = True
-    """End with the weights of the best validation, not with the last."""
+    """End with the weights of the best validation, not with the last; of equal ones, with the surer predictions."""
 
     trade_off: NonNegative | None = None
     """λ, the weight of the teachers' term. None: the method's default (b-tuning: the number of targets C, sensible from

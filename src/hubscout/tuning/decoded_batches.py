@@ -1,4 +1,4 @@
-"""Batches out of data that was decoded once and is held: images on the device, where they are augmented as well."""
+"""Batches out of data that was prepared once and is held: images on the device, where they are augmented as well."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from hubscout.errors import InputError
+from hubscout.features.decoded import default_limit_bytes, size_bytes
+from hubscout.features.device_batches import free_on
 from hubscout.hubs import Batch, Preprocessing
 from hubscout.tuning.batches import MODEL, BatchPlan, Share, uniforms, view_of
 
 CHUNK = 64
 """Samples that a thread prepares at a time."""
+SHARE_OF_DEVICE = 0.25
+"""Of the memory that is free on a GPU, for data that nobody asked to hold; the rest is for the training."""
 CROP_AREA = (0.35, 1.0)
 """Least and greatest share of the image that a random crop keeps."""
 CROP_RATIO = (3 / 4, 4 / 3)
@@ -47,7 +51,11 @@ class HeldBatches:
         self.seed, self.fixed_views = seed, fixed_views
         self.device = device
         self.views = _held_views(inputs, preprocessings, workers=workers, device=device)
-        self.augment = augment and any(p.augmented().key != p.key for p in preprocessings.values())
+        self.augment = augment and augments(preprocessings)
+        if self.augment and any(view.images is None for view in self.views.values()):
+            raise InputError(
+                "data_in_memory=True needs images that the preprocessing brings to one size; it gave several."
+            )
 
     def train(self, plan: BatchPlan, steps: range, process: int, processes: int) -> Iterator[Share]:
         """The shares of a process for a range of steps."""
@@ -62,6 +70,24 @@ class HeldBatches:
         for start in range(0, len(samples), batch_size):
             chunk = samples[start : start + batch_size]
             yield Share(torch.as_tensor(chunk), {MODEL: self.views[MODEL].batch(chunk, None)})
+
+
+def augments(preprocessings: Mapping[str, Preprocessing]) -> bool:
+    """Whether any of them has augmentations."""
+    return any(one.augmented().key != one.key for one in preprocessings.values())
+
+
+def fits(inputs: Sequence[Any], preprocessings: Mapping[str, Preprocessing], device: torch.device) -> bool:
+    """Whether prepared arrays, by the size of the first one, take a quarter of the free memory at most.
+
+    Tokens are not held: they cost less to make than to keep.
+    """
+    if not len(inputs):
+        return False
+    first = inputs[0]
+    sizes = [size_bytes(one(first)) for one in preprocessings.values()]
+    room = SHARE_OF_DEVICE * free_on(str(device)) if device.type == "cuda" else default_limit_bytes()
+    return None not in sizes and sum(filter(None, sizes)) * len(inputs) <= room
 
 
 _kept: dict[int, dict[tuple[str, str], _View]] = {}
@@ -95,22 +121,18 @@ class _View:
         self.samples: list[Any] = []
         self.images: Tensor | None = None
         self.name = ""
-        stacks: list[Tensor] = []
         # Threads, not processes: Pillow decodes and resizes outside the interpreter's lock, and a process that is
         # spawned with the data pickled into it takes longer to start than its share of the decoding.
         with ThreadPoolExecutor(max(workers, 1)) as pool:
-            for chunk in pool.map(partial(_prepare, inputs, preprocessing), range(0, len(inputs), CHUNK)):
-                if isinstance(chunk, Tensor):
-                    stacks.append(chunk.to(device))
-                else:
-                    self.samples.extend(chunk)
-        if stacks and self.samples:
-            raise InputError(
-                "data_in_memory=True needs images that the preprocessing brings to one size; it gave several."
-            )
-        if stacks:
+            chunks = pool.map(partial(_prepare, inputs, preprocessing), range(0, len(inputs), CHUNK))
+            stacks = [chunk.to(device) if isinstance(chunk, Tensor) else chunk for chunk in chunks]
+        if all(isinstance(stack, Tensor) and stack.shape[1:] == stacks[0].shape[1:] for stack in stacks):
             self.images = torch.cat(stacks)
             (self.name,) = preprocessing.collate([self.images[0].cpu().numpy()])
+        else:
+            self.samples = [
+                sample.cpu().numpy() if isinstance(sample, Tensor) else sample for stack in stacks for sample in stack
+            ]
 
     def batch(self, samples: np.ndarray, crops: Tensor | None) -> Batch:
         if self.images is None:
@@ -122,7 +144,10 @@ class _View:
 def _prepare(inputs: Sequence[Any], preprocessing: Preprocessing, start: int) -> Tensor | list[Any]:
     prepared = [preprocessing(inputs[number]) for number in range(start, min(start + CHUNK, len(inputs)))]
     if all(isinstance(p, np.ndarray) and p.ndim == 3 and p.shape == prepared[0].shape for p in prepared):
-        return torch.from_numpy(np.stack(prepared))
+        stack = torch.from_numpy(np.stack(prepared))
+        (found, *others) = preprocessing.collate(prepared[:2]).values()
+        if not others and found.dtype == stack.dtype and torch.equal(found, stack[:2]):  # it does nothing more
+            return stack
     return prepared
 
 

@@ -30,13 +30,19 @@ from hubscout.tuning.train_step import TrainStep
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
+    from hubscout.tasks.task_metrics import Outcome
+
 _EXPLODED = 4
 """Times the null model's loss, over the steps between two validations."""
+_SPIKED = 3
+"""Times the null model's loss, in one step."""
+_LEARNT = 0.9
+"""Times the null model's loss: what is below has learnt something."""
 
 
 @dataclass
 class Loop:
-    """One run over its steps. `validate` gives the metrics with the primary one first, or None without a split."""
+    """One run over its steps. `validate` predicts for the validation split; None without one."""
 
     network: Network
     batches: Batches
@@ -45,11 +51,13 @@ class Loop:
     steps: int
     arguments: TuningArguments
     accelerator: Accelerator
-    validate: Callable[[], Mapping[str, float]] | None
+    validate: Callable[[], Outcome] | None
     served: Mapping[str, str]
     """View of a name → the view that really is there (equal preprocessings share one)."""
     null_loss: float = math.inf
     """The task's loss of a model that says the same of every input."""
+    null_metric: float = -math.inf
+    """Its validation metric."""
     checkpoints: Checkpoints | None = None
     journal: Curves = field(default_factory=Curves)
     observer: Observer = lambda event: None
@@ -109,21 +117,27 @@ class Loop:
             yield
 
     @contextmanager
-    def branch(self, factors: Sequence[float]) -> Iterator[None]:
-        """The network after steps at these factors of its rates; afterwards it stands where it stood."""
+    def branch(self, factors: Sequence[float], deadline: float | None = None) -> Iterator[None]:
+        """The network after steps at these factors of its rates; afterwards it stands where it stood.
+
+        After `deadline`, by `time.perf_counter()`, no further step is begun.
+        """
         network = {name: value.detach().clone() for name, value in self.network.state_dict().items()}
         optimizer = copy.deepcopy(self.optimizer.state_dict())
-        first = self.train_state.step
+        first, number = self.train_state.step, 0
         try:
             began = time.perf_counter()
             for number, share in enumerate(self._shares(first, first + len(factors))):
                 losses = self.stepper.take(first + number, share, factors[number])
-                if number == 0:
+                if number == 0 or deadline is not None:
                     _wait_for(losses)
+                if number == 0:
                     self.seconds_per_step, began = time.perf_counter() - began, time.perf_counter()
-            if len(factors) > 1:
+                if self._late(deadline):
+                    break
+            if number:
                 _wait_for(losses)
-                self.seconds_per_step = (time.perf_counter() - began) / (len(factors) - 1)
+                self.seconds_per_step = (time.perf_counter() - began) / number
             yield
         finally:
             self.network.load_state_dict(network)
@@ -140,7 +154,7 @@ class Loop:
             if self.average is not None:
                 self.average.update(self.network)
             train_state.step += 1
-            late = self._late()
+            late = self._late(self.deadline)
             if late and train_state.falling:
                 train_state.length = train_state.step  # its time is over: whoever resumes it trains no further
             last = train_state.step == end or late
@@ -148,8 +162,11 @@ class Loop:
                 self.seconds_per_step, since = time.perf_counter() - since, time.perf_counter()
             elif last:
                 self.seconds_per_step = (time.perf_counter() - since) / (train_state.step - first)
-            evaluates = train_state.step % validate_every == 0 or last
-            validates = evaluates and self.validate is not None
+            due = train_state.step % validate_every == 0
+            evaluates = due or last
+            # The end of a part is not that of the run: under a limit of time the next begins at once.
+            over = train_state.step == self.steps or (late and train_state.falling > 0)
+            validates = self.validate is not None and (due or over)
             writes = self.checkpoints is not None and (train_state.step % checkpoint_every == 0 or last)
             if evaluates or writes or train_state.step % chosen.log_every_steps == 0:
                 self._report()
@@ -162,10 +179,10 @@ class Loop:
             if late:
                 return
 
-    def _late(self) -> bool:
-        if self.deadline is None:
+    def _late(self, deadline: float | None) -> bool:
+        if deadline is None:
             return False
-        late = time.perf_counter() > self.deadline
+        late = time.perf_counter() > deadline
         # Clocks differ between processes: all stop at the same step, when that of the main one says so.
         return late if self.accelerator.num_processes == 1 else share_from_main(self.accelerator)(lambda: late)
 
@@ -204,6 +221,23 @@ class Loop:
                 f"says the same of every input has {self.null_loss:.3g}",
             )
 
+    def _check_collapsed(self, name: str) -> None:
+        """Stop where the first steps have thrown the network off, and a third of the run has not brought it back.
+
+        The mean loss of many steps does not show it: later ones say the same of every input, which costs little.
+        A run that has no lower rate left to try goes on: its data may have nothing to learn.
+        """
+        state, worst, steps = self.train_state, max(self.task_losses), self.validation_interval
+        spiked = worst > _SPIKED * self.null_loss and worst > 2 * self.task_losses[0]
+        learnt = fmean(self.task_losses[-steps:]) < _LEARNT * self.null_loss or state.best > self.null_metric + 0.02
+        if spiked and not learnt and 3 * state.step >= self.steps and len(self.restarts) < self.arguments.restarts:
+            self._diverged(
+                state.step - 1,
+                f"the validation {name} was {state.best:.3g} at best, and a model that says the same of every input "
+                f"has {self.null_metric:.3g}: the task's loss went from {self.task_losses[0]:.3g} to {worst:.3g}, and "
+                "nothing was learnt since",
+            )
+
     def averaged(self) -> AbstractContextManager[None]:
         """In a `with` block the network has the average of its weights, where one is kept."""
         return self.average.applied(self.network) if self.average is not None else nullcontext()
@@ -212,21 +246,22 @@ class Loop:
         assert self.validate is not None
         train_state = self.train_state
         with self.averaged():
-            metrics = dict(self.validate())
+            outcome = self.validate()
+        metrics, likelihood = outcome.values(), outcome.mean_log_likelihood
         self.network.train()
         name, primary = next(iter(metrics.items()))
         if not math.isfinite(primary):
             self._diverged(train_state.step - 1, f"the validation {name} became NaN or infinite")
-        improved = primary > train_state.best
+        train_state.stale = 0 if primary > train_state.best else train_state.stale + 1
+        improved = (primary, likelihood) > (train_state.best, train_state.best_likelihood)
         if improved:
-            train_state.best, train_state.stale = primary, 0
-        if improved and primary >= train_state.floor:
+            train_state.best, train_state.best_likelihood = primary, likelihood
+        if improved and (primary, likelihood) >= (train_state.floor, train_state.floor_likelihood):
             train_state.best_step = train_state.step
             if self.arguments.keep_best:
                 weights = self.average.average if self.average is not None else self.network.state_dict()
                 train_state.best_state = {name: value.detach().to("cpu", copy=True) for name, value in weights.items()}
-        if not improved:
-            train_state.stale += 1
+        self._check_collapsed(name)
         train_state.stopped = self.arguments.patience is not None and train_state.stale >= self.arguments.patience
         epoch = train_state.step / self.plan.batches_per_epoch
         self._write("validation", step=train_state.step, epoch=epoch, metrics=metrics, best=improved)

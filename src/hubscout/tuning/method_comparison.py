@@ -162,7 +162,7 @@ def compare(
         raise InputError("compare needs at least one method and one seed.")
     observer = options.pop("observer", None)
     check_folder(out, TRIALS, resume=resume, overwrite=overwrite)
-    task = read_through(task, skip_bad=skip_bad, observer=observer)
+    task = read_through(task, skip_bad=skip_bad, observer=observer, data_in_memory=options.get("data_in_memory"))
     path = Path(out) / TRIALS if out is not None else None
     if path is not None and overwrite:
         path.unlink(missing_ok=True)

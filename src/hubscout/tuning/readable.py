@@ -7,13 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
+from weakref import WeakSet, finalize
 
 import numpy as np
 
 from hubscout.errors import HubscoutError, TaskError
+from hubscout.features.decoded import Room
 from hubscout.features.preparing import default_threads
 from hubscout.runs.events import Message
+from hubscout.tasks.kept_images import keep_decoded
 from hubscout.tasks.sequences import task_fingerprint
 
 if TYPE_CHECKING:
@@ -25,10 +27,32 @@ _NAMED = 5
 _CHUNK = 64
 _known_readable: WeakSet[Task] = WeakSet()
 """A search tunes on the same task many times, and reads it through once."""
+_kept: dict[int, Task] = {}
+"""By the id of a task: the same with its images decoded. Gone when the task is."""
 
 
-def read_through(task: Task, *, skip_bad: bool = False, observer: Callable[[Any], None] | None = None) -> Task:
-    """The task, every sample of which can be read.
+def decoded_once(task: Task, data_in_memory: bool | None = None) -> Task:
+    """The task whose images are kept in memory once they were read, as many as there is room for.
+
+    With `data_in_memory=False` the task as it is.
+    """
+    if data_in_memory is False:
+        return task
+    if id(task) not in _kept and (kept := keep_decoded(task, Room().take)) is not task:
+        _kept[id(task)] = kept
+        finalize(task, _kept.pop, id(task), None)
+        _known_readable.discard(task)  # it is read once more, and kept
+    return _kept.get(id(task), task)
+
+
+def read_through(
+    task: Task,
+    *,
+    skip_bad: bool = False,
+    observer: Callable[[Any], None] | None = None,
+    data_in_memory: bool | None = None,
+) -> Task:
+    """The task, every sample of which can be read; it keeps what was decoded, unless `data_in_memory` is False.
 
     With `skip_bad` that is the task without those that cannot, and a note names them. Its fingerprint is the one that
     the same data without these files has: a run goes on when they are deleted.
@@ -37,6 +61,7 @@ def read_through(task: Task, *, skip_bad: bool = False, observer: Callable[[Any]
         TaskError: samples that cannot be read, each by its file.
 
     """
+    task = decoded_once(task, data_in_memory)
     return without(task, find_unreadable(task), skip_bad=skip_bad, observer=observer)
 
 

@@ -138,7 +138,7 @@ def reference(
     """
     folder = Path(out)
     check_choices(folder, options, resume=resume, overwrite=overwrite)
-    task = read_through(task, skip_bad=skip_bad, observer=observer)
+    task = read_through(task, skip_bad=skip_bad, observer=observer, data_in_memory=options.get("data_in_memory"))
     if overwrite:
         (folder / TRIALS).unlink(missing_ok=True)
     journal = TrialJournal(folder / TRIALS, Trial, "search", options, task=task.fingerprint, search="grid")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import time
@@ -23,11 +24,11 @@ from hubscout.tasks.kinds import kind_of
 from hubscout.tasks.sequences import task_fingerprint
 from hubscout.tasks.task_metrics import Outcome
 from hubscout.tuning.arguments import TuningArguments
-from hubscout.tuning.baselines import null_loss
+from hubscout.tuning.baselines import guess_metric, null_loss
 from hubscout.tuning.batches import MODEL, Batches, BatchPlan, StreamedBatches, default_workers, distinct_views
 from hubscout.tuning.checkpoints import Checkpoints
 from hubscout.tuning.companions import check_mixable, restrict
-from hubscout.tuning.decoded_batches import HeldBatches
+from hubscout.tuning.decoded_batches import HeldBatches, augments, fits
 from hubscout.tuning.evaluator import predict_split
 from hubscout.tuning.frozen_features import FrozenFeatures
 from hubscout.tuning.loop import Loop
@@ -46,7 +47,7 @@ from hubscout.tuning.network import (
 from hubscout.tuning.opened_models import feature_width, fingerprint, open_model_to_tune, open_teacher
 from hubscout.tuning.processes import end_run, make_accelerator, share_from_main, start_trackers
 from hubscout.tuning.rates import RateChoice
-from hubscout.tuning.readable import find_unreadable, without
+from hubscout.tuning.readable import decoded_once, find_unreadable, without
 from hubscout.tuning.teacher_answers import answers_of_views
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ class SingleRun:
         self.teachers, self.teacher_heads = [teacher for teacher, _ in opened], [head for _, head in opened]
         if any(fingerprint(teacher) == fingerprint(self.model) for teacher in self.teachers):
             self.note(f"The model {self.model.card.identifier} is among its own teachers.")
+        task = decoded_once(task, arguments.data_in_memory)
         bad = self.shared(lambda: find_unreadable(task))
         self.task = without(task, bad, skip_bad=skip_bad)
         for said in self.task.notes[len(task.notes) :]:
@@ -142,8 +144,8 @@ class SingleRun:
         train = self.batches_of(
             self.task.train, views, augment=arguments.augment == "standard", fixed_views=self.method.views
         )
-        augments = arguments.augment == "standard" and views[MODEL].augmented().key != views[MODEL].key
-        if augments and kind_of(self.task.kind).is_real_valued:
+        moves = arguments.augment == "standard" and augments({MODEL: views[MODEL]})
+        if moves and kind_of(self.task.kind).is_real_valued:
             self.note(
                 "Images are cropped and mirrored at random while their numbers stay: where those say where something "
                 "is or how large, set augment='none'."
@@ -163,9 +165,10 @@ class SingleRun:
             arguments.length(plan.batches_per_epoch),
             arguments,
             accelerator,
-            (lambda: self.outcome(self.validation, self.task.validation).values()) if validates else None,
+            (lambda: self.outcome(self.validation, self.task.validation)) if validates else None,
             served,
             null_loss(self.task, loss, rows),
+            guess_metric(self.task, "validation") if validates else -math.inf,
             self.checkpoints(),
             Curves(self.folder / CURVES if self.folder and accelerator.is_main_process else None),
             self.observer,
@@ -205,7 +208,10 @@ class SingleRun:
     def batches_of(self, split: Split, views: Mapping[str, Any], *, augment: bool, fixed_views: int = 0) -> Batches:
         """Batches of a split, in the views of some preprocessings."""
         arguments = self.arguments
-        return (HeldBatches if arguments.data_in_memory else StreamedBatches)(
+        held = arguments.data_in_memory
+        if held is None:  # only what comes out the same
+            held = not (augment and augments(views)) and fits(split.inputs, views, self.accelerator.device)
+        return (HeldBatches if held else StreamedBatches)(
             split.inputs,
             views,
             seed=arguments.seed,

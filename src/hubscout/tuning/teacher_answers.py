@@ -275,7 +275,7 @@ class SeparateAnswers:
 def answers_of_views(
     run: SingleRun, teachers: Mapping[str, Backbone], answer: Callable[[Mapping[str, Batch]], Tensor]
 ) -> Tensor:
-    """(views · rows, C): what teachers say of each fixed view of each sample of train; view v is that of epoch v.
+    """(views · rows, C): what `answer` makes of each fixed view of each sample of train; view v is that of epoch v.
 
     The model is shown the same views in turn, by the same seeds: `tuning.batches.view_of`.
     """
@@ -294,11 +294,13 @@ def answers_of_views(
         plan = BatchPlan(count, arguments.batch_size, arguments.seed)
         steps = range(arguments.teacher_views * plan.batches_per_epoch)
         batches = run.batches_of(run.task.train, views, augment=True)
-        table = np.empty((arguments.teacher_views * count, len(run.task.target_names)), dtype=np.float32)
+        table = np.empty((0, 0), dtype=np.float32)
         for step, share in zip(steps, batches.train(plan, steps, 0, 1), strict=True):
             placed = share.to(device).views
             with torch.no_grad():
                 found = answer({name: placed[served[name]] for name in teachers}).float().cpu().numpy()
+            if not len(table):
+                table = np.empty((arguments.teacher_views * count, found.shape[1]), dtype=np.float32)
             table[plan.epoch(step) * count + share.samples.numpy()] = found
         return table
 

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from hubscout.tuning.rates import SHARE, TRIALS, cooldown_steps, steps_per_rate
+from hubscout.tuning.rates import TRIALS, cooldown_steps, steps_beside_search
 
 if TYPE_CHECKING:
     from hubscout.tuning.single_run import SingleRun
@@ -15,6 +15,10 @@ PACE_STEPS = 4
 """Steps that are trained, and thrown away, to see how fast a run is."""
 FORWARD_SHARE = 1 / 3
 """Of a training step: what its forward pass takes."""
+MEASURING_SHARE = 0.05
+"""Of a budget: for the steps that show how fast a run is, and for the first validation; longer ones are cut short."""
+PROBE_SHARE = 0.25
+"""Of the time that is left before the first step: the longest linear probe that is measured on test too."""
 DISK_BYTES_PER_SECOND = 2e8
 SLACK = 0.01
 """Of a budget: kept for what nobody has measured."""
@@ -22,21 +26,26 @@ WORTHWHILE = 0.02
 """A run that is faster than was planned is made longer where that gives it this share of steps more."""
 
 
-def plan_time(run: SingleRun, budget: float, *, searches: bool) -> tuple[float, float]:
-    """Measure the pace of a run, give its loop a length, and say so.
+def plan_time(run: SingleRun, budget: float, *, searches: bool, probes: bool) -> tuple[float, float]:
+    """Measure the pace of a run, its linear probe if there is time for it, give its loop a length, and say so.
 
     A run that was resumed within its cool-down has its length already. Returns the end of the last step, by
     `time.perf_counter()`, and the seconds per step, with its share of the validations.
     """
     loop, state = run.loop, run.loop.train_state
     spent = time.perf_counter() - loop.began
-    own = (*_measured(run), spent, time.perf_counter() - loop.began)
-    pace, reserve, spent, now = run.shared(lambda: own)
-    reserve += SLACK * budget
+    measured = _measured(run, budget)
+    step, validation, end = run.shared(lambda: measured)
+    pace = max(step + validation / loop.validation_interval, 1e-9)
+    reserve = end + SLACK * budget
+    if probes:
+        left = budget - reserve - (time.perf_counter() - loop.began)
+        _probe_in_time(run, step, run.shared(lambda: left))
+    now = run.shared(lambda: time.perf_counter() - loop.began)
     if not state.falling:
         left = int((budget - reserve - now) / pace)
-        fewer = int(left / (1 + TRIALS * SHARE))
-        loop.steps = state.step + max(1, fewer if searches and steps_per_rate(fewer) else left)
+        fewer = steps_beside_search((budget - reserve - now - TRIALS * validation) / pace) if searches else 0
+        loop.steps = state.step + max(1, fewer or left)
     falling = state.falling or cooldown_steps(loop.steps, run.arguments.cooldown)
     run.note(
         f"Budget of {budget:.4g} s: {spent:.3g} s have gone by, a step takes {pace:.2g} s with its part of validation, "
@@ -44,26 +53,69 @@ def plan_time(run: SingleRun, budget: float, *, searches: bool) -> tuple[float, 
         f"({loop.steps / loop.plan.batches_per_epoch:.3g} epochs) are planned, the last {falling:,} with a falling "
         "learning rate."
     )
+    if now + pace + reserve > budget:
+        run.note(
+            "The budget is too short: with a single step and its measuring the run takes about "
+            f"{now + pace + reserve:.3g} s."
+        )
     run.announce()
     return loop.began + budget - reserve, pace
 
 
-def _measured(run: SingleRun) -> tuple[float, float]:
-    """Seconds per step with its share of validation, and seconds for measuring and saving."""
+def _measured(run: SingleRun, budget: float) -> tuple[float, float, float]:
+    """Seconds per step, per validation, and of what follows the last step: validating, measuring and saving.
+
+    What would take much of the budget to measure is estimated from the pace of a step.
+    """
     loop, task = run.loop, run.task
-    with loop.branch([1.0] * (1 + PACE_STEPS)):
-        pace = loop.seconds_per_step
-    per_sample = pace * FORWARD_SHARE / run.arguments.batch_size
-    reserve = per_sample * len(task.test)
-    if len(task.validation):
+    with loop.branch([1.0] * (1 + PACE_STEPS), time.perf_counter() + MEASURING_SHARE * budget):
+        step = loop.seconds_per_step
+    per_sample = step * FORWARD_SHARE / run.arguments.batch_size
+    validation = per_sample * len(task.validation)
+    if len(task.validation) and run.shared(lambda: validation < MEASURING_SHARE * budget):
         began = time.perf_counter()
         run.outcome(run.validation, task.validation).with_intervals(**run.arguments.intervals)
-        seconds = time.perf_counter() - began
-        reserve = seconds * (1 + len(task.test) / len(task.validation))
-        pace += seconds / loop.validation_interval
+        validation = time.perf_counter() - began
+        per_sample = validation / len(task.validation)
+    end = 2 * validation + per_sample * len(task.test)
     if run.folder is not None:
-        reserve += 2 * run.model.card.bytes / DISK_BYTES_PER_SECOND
-    return max(pace, 1e-9), reserve
+        end += 2 * run.model.card.bytes / DISK_BYTES_PER_SECOND
+    return step, validation, end
+
+
+def _probe_in_time(run: SingleRun, step: float, left: float) -> None:
+    """Measure the linear probes if there is time for them, or they were asked for.
+
+    They cost a third of an epoch, and are better than what a short run learns: they may take all of the time that is
+    left. On test, which is for comparing alone, they may take a part of it. How long they take is estimated from the
+    pace of a step and then, as that leaves out reading the samples, from the features of the validation split.
+    """
+    from hubscout.tuning.baselines import measure_probes  # it needs torch, which a refused race does not wait for
+
+    splits = ("validation", "test")
+    if not run.asked.linear_probe:
+        models = sum(max(1.0, one.card.params / max(run.model.card.params, 1)) for one in (run.model, *run.teachers))
+        rows = models * (len(run.task.train) + len(run.task.validation))
+        per_sample = run.shared(lambda: step * FORWARD_SHARE / run.arguments.batch_size)
+        if per_sample * rows <= left:
+            per_sample = run.shared(lambda: _seconds_of_features(run)) / len(run.task.validation)
+        if per_sample * rows > left:
+            run.frozen_features.forget()
+            run.note(
+                f"The linear probe is not measured: it would take about {per_sample * rows:.2g} s, and there are "
+                f"{max(left, 0.0):.2g} s left. The result is not compared with it; linear_probe=True "
+                "measures it all the same."
+            )
+            return
+        if per_sample * (rows + models * len(run.task.test)) > PROBE_SHARE * left:
+            splits = ("validation",)
+    measure_probes(run, splits)
+
+
+def _seconds_of_features(run: SingleRun) -> float:
+    began = time.perf_counter()
+    run.frozen_features.features(run.model, "validation")
+    return time.perf_counter() - began
 
 
 def fit_to_time(run: SingleRun, end: float, pace: float, longest: int = sys.maxsize) -> None:

@@ -190,13 +190,14 @@ def _execute(run: SingleRun, *, resume: bool) -> Tuned:
     long_enough = asked.budget is not None or steps_per_rate(loop.steps) > 0
     fresh = run.rate is None and state.step == 0
     searches = fresh and asked.rate_search and len(run.task.validation) > 0 and long_enough
-    if state.step == 0 and (_probes(run) if asked.linear_probe is None else asked.linear_probe):
+    probes = state.step == 0 and (_probes(run) if asked.linear_probe is None else asked.linear_probe)
+    if probes and asked.budget is None:
         measure_probes(run)
     limit = None
     if state.step >= state.length > 0:  # its time is over
         loop.steps = state.length
     elif asked.budget is not None:
-        limit = plan_time(run, float(asked.budget), searches=searches)
+        limit = plan_time(run, float(asked.budget), searches=searches, probes=probes)
     if searches and (short := steps_per_rate(loop.steps)):
         run.observer(Message("", f"No learning rate was given: {TRIALS} are tried for {short} steps each."))
         run.go_on_at(search_rate(run))
@@ -231,10 +232,12 @@ def finish(run: SingleRun) -> Tuned:
     """Take the best weights, save them and measure them."""
     loop, network, train_state = run.loop, run.loop.network, run.loop.train_state
     loop.end()
-    if train_state.best < train_state.floor:
+    if (train_state.best, train_state.best_likelihood) < (train_state.floor, train_state.floor_likelihood):
+        equal = train_state.best == train_state.floor
+        against = "with surer predictions of the probe" if equal else f"against {train_state.floor:.4f}"
         run.note(
-            f"Validation never reached the linear probe of the frozen features ({train_state.best:.4f} at best, "
-            f"against {train_state.floor:.4f}): the result is that probe, with the backbone as it was."
+            f"Validation never {'exceeded' if equal else 'reached'} the linear probe of the frozen features "
+            f"({train_state.best:.4f} at best, {against}): the result is that probe, with the backbone as it was."
         )
     network.eval()
     if run.arguments.lora_rank is not None:

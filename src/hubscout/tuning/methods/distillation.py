@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from hubscout.errors import InputError
 from hubscout.hubs import Backbone, Batch
 from hubscout.tuning.batches import mixed_seed
 from hubscout.tuning.losses import TaskLoss
@@ -33,9 +32,10 @@ class Distillation(Method):
     φ_k are the features of teacher k, φ_t those of the model, W_k a matrix that is learnt along and thrown away.
 
     Requirements: at least one teacher. `teacher_targets="cached"` keeps all teachers' features of the train split on
-    the device (4 bytes × rows × ΣD_k), and so does `"left-out"`, features being fitted to no row; `"live"` computes
-    them at each step. The squared norm sums over the teacher's D_k features, so a useful λ is small: by default
-    0.5 over their mean. With D_k = 1280 and 2048 a λ of 0.0003 teaches and 0.003 ruins (`experiments/teaching`).
+    the device (4 bytes × rows × ΣD_k), and so does `"left-out"`, features being fitted to no row; `"views"` keeps them
+    for every view, and `"live"` computes them at each step. The squared norm sums over the teacher's D_k features, so a
+    useful λ is small: by default 0.5 over their mean. With D_k = 1280 and 2048 a λ of 0.0003 teaches and 0.003 ruins
+    (`experiments/teaching`).
 
     Beside `b-tuning` it must learn how the feature spaces lie to each other, and spends the model's capacity on
     features that the task may not need.
@@ -57,13 +57,14 @@ class Distillation(Method):
         generator = torch.Generator().manual_seed(mixed_seed(arguments.seed, 2))
         for linear in self.extra:
             nn.init.normal_(linear.weight, std=width**-0.5, generator=generator)  # type: ignore[arg-type]
-        if arguments.teacher_targets == "views":
-            raise InputError(
-                "teacher_targets='views' keeps answers, and kd compares features, which would be kept for every view: "
-                "allowed are 'cached' and 'live'; or choose b-tuning, logit-kd or distill-weighted."
-            )
         self.cached: list[Tensor] | None = None
-        if arguments.teacher_targets != "live":
+        if arguments.teacher_targets == "views":
+            self.views = arguments.teacher_views
+            table = preparation.answers_of_views(
+                self.panel.by_view, lambda views: torch.cat(self.panel.live_features(views), dim=1)
+            )
+            self.cached = list(table.split(widths, dim=1))
+        elif arguments.teacher_targets != "live":
             frozen_features = preparation.frozen_features
             kept = frozen_features.shared(
                 lambda: [frozen_features.features(teacher) for teacher in preparation.teachers]
