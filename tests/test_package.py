@@ -244,3 +244,16 @@ def test_what_a_user_has_frozen_stays_frozen():
         assert gc.get_freeze_count() > 0
     finally:
         gc.unfreeze()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="libraries are looked for in /proc")
+def test_the_libraries_of_torch_are_loaded_without_importing_it() -> None:
+    """By the system, in a thread: `import torch` finds them."""
+    code = (
+        "import sys; from pathlib import Path; from hubscout.optional import load_torch_ahead\n"
+        "load_torch_ahead().join(); assert 'torch' not in sys.modules\n"
+        "assert 'libtorch_python' in Path('/proc/self/maps').read_text()\n"
+        "import torch; torch.zeros(2) @ torch.zeros(2)\n"
+        "load_torch_ahead().join()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

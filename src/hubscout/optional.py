@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
+import importlib.util
+import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import ModuleType
 
 from hubscout.errors import MissingDependencyError
@@ -52,3 +57,25 @@ def uncollected(*, imports_alone: bool = False) -> Iterator[None]:
             gc.unfreeze()  # all of it into the oldest generation
         if was_on:
             gc.enable()
+
+
+def load_torch_ahead() -> threading.Thread:
+    """Have the system load torch's libraries in a thread, while data are looked for; `import torch` then finds them.
+
+    They are a gigabyte for a GPU. An import holds the interpreter while they are loaded, this does not. What goes wrong
+    is for the import to say.
+    """
+    thread = threading.Thread(target=_load_libraries_of_torch, name="hubscout-libraries", daemon=True)
+    thread.start()
+    return thread
+
+
+def _load_libraries_of_torch() -> None:
+    found = None if "torch" in sys.modules else importlib.util.find_spec("torch")
+    if found is None or found.origin is None:
+        return
+    folder = Path(found.origin).parent / "lib"
+    # As torch itself does: first what others need to find, then the rest.
+    for name, mode in (("libtorch_global_deps.so", ctypes.RTLD_GLOBAL), ("libtorch_python.so", ctypes.DEFAULT_MODE)):
+        with suppress(OSError):
+            ctypes.CDLL(str(folder / name), mode=mode)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_diabetes, load_digits
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from hubscout.evidence import Statistics, logme, maximize_evidence
 
@@ -107,3 +108,43 @@ def test_float32_on_a_gpu_is_float64_on_the_cpu(n):
     features, ids = (array[:n] for array in load_digits(return_X_y=True))
     on_gpu = logme(torch.tensor(features, dtype=torch.float32, device="cuda"), torch.tensor(ids, device="cuda"))
     assert on_gpu.score == pytest.approx(logme(features, ids).score, abs=1e-5)
+
+
+class Counted(TorchDispatchMode):
+    """How many operations there are that compute or copy something, and how many look at a number."""
+
+    VIEWS = (
+        "view",
+        "slice",
+        "select",
+        "squeeze",
+        "unsqueeze",
+        "t",
+        "transpose",
+        "expand",
+        "detach",
+        "alias",
+        "diagonal",
+    )
+
+    def __init__(self):
+        super().__init__()
+        self.operations = self.looks = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        name = str(function).split(".")[1]
+        self.looks += name == "_local_scalar_dense"
+        self.operations += name not in self.VIEWS
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(("jackknife", "operations", "looks"), [("none", 450, 20), ("linear", 780, 25)])
+@pytest.mark.usefixtures("tensors_stay_tensors")
+def test_an_accelerator_is_given_few_kernels_and_seldom_waited_for(generator, jackknife, operations, looks):
+    """Each of them takes the processor longer to start than the accelerator to run."""
+    ids = np.arange(900) % 60
+    features = generator.normal(size=(900, 90)) + generator.normal(size=(60, 90))[ids]
+    with Counted() as counted:
+        logme(torch.from_numpy(features), torch.from_numpy(ids), jackknife=jackknife)
+    assert 100 < counted.operations < operations
+    assert counted.looks < looks

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,10 +15,12 @@ from racing_networks import QUICK, names
 from hubscout.engines.job import forget
 from hubscout.errors import InterruptedRunError, RunError
 from hubscout.racing import race
+from hubscout.racing.floor import Floor
 from hubscout.racing.race_plan import RacePlan
 from hubscout.racing.rungs import Time
 from hubscout.runs.events import Raced
 from hubscout.runs.race_record import read_race
+from hubscout.runs.row import Row
 from hubscout.tasks import Task
 from hubscout.tuning import Tuned
 
@@ -36,6 +41,20 @@ def pace(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(RacePlan, "_time", seconds)
     monkeypatch.setattr("hubscout.racing.final_stages.fit_to_time", lambda *_: None)  # runs are as long as planned
+
+
+def test_steps_are_timed_only_where_they_and_the_measuring_fit_twice(make_row: Callable[..., Row]) -> None:
+    """By what extraction took: 64 samples take 0.64 s, a step three times that, 200 samples to measure 2 s."""
+    plan: Any = SimpleNamespace(
+        ranking=[make_row("a", 0.0, samples_per_second=100.0)],
+        asked=SimpleNamespace(batch_size=64),
+        task=SimpleNamespace(validation=range(50), test=range(150)),
+    )
+    floor = Floor("a", 0.5, 50, 100, 1.0, Path())
+    needed = 2 + 2 * (5 * 1.92 + 1)
+    assert RacePlan._can_be_timed(plan, "a", floor, needed + 0.1)
+    assert not RacePlan._can_be_timed(plan, "a", floor, needed - 0.1)
+    assert not RacePlan._can_be_timed(plan, "a", replace(floor, seconds=30.0), needed + 0.1)
 
 
 @pytest.mark.usefixtures("pace")

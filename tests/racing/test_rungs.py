@@ -89,6 +89,7 @@ def test_the_first_by_evidence_starts_unless_it_does_not_fit_even_alone() -> Non
     assert uneven(70.0, m0=0.7).models == ("m0",)
     assert uneven(10.0, m0=0.7).models == ("m1", "m2", "m3")
     assert uneven(1.0).models == ("m0",)  # nobody fits
+    assert uneven(3.0, m0=0.7).models == ("m0",)  # nor is anybody compared: evidence alone says who is first
 
 
 def test_a_model_that_is_too_slow_for_the_budget_is_named(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,33 @@ def test_runs_that_agree_are_enough(backbone: Backbone, nobody_waits: None) -> N
     assert module._wants_more([0.0100, 0.0101, 0.0101, 0.02, 0.02, 0.02])  # fewer than seven
     assert not module._wants_more([0.0100, 0.0101, 0.0101, 0.02, 0.02, 0.02, 0.02])
     assert module._wants_more([0.0100, 0.0101, 0.0104, 0.02, 0.02, 0.02, 0.02])
+
+
+def test_other_threads_are_marked_and_not_waited_for(
+    backbone: Backbone, nobody_waits: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU, a thread that opens the next model takes the interpreter from the one that launches kernels."""
+    passes: list[None] = []
+    assert backbone.module is not None
+    backbone.module.register_forward_hook(lambda *_: passes.append(None))
+    sleeping(backbone, [0.0] + [0.01 * factor for factor in range(20, 1, -1)])  # they never agree
+    spent = iter(np.arange(0.0, 100.0, 0.1))
+    monkeypatch.setattr(module, "_seconds_of_others", lambda device: next(spent))
+    assert measure_latency(backbone, SAMPLE).busy
+    assert len(passes) == 1 + 7
+
+
+def test_the_work_of_other_threads_is_seen() -> None:
+    def work() -> None:
+        while time.thread_time() < 0.05:
+            sum(range(1000))
+
+    before = module._seconds_of_others("cuda")
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert 0.04 < module._seconds_of_others("cuda") - before < 1
+    assert module._seconds_of_others("cpu") == 0
 
 
 def test_waiting_for_a_processor_is_marked(backbone: Backbone, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,6 +118,7 @@ def rank(
     from hubscout.errors import RunError
     from hubscout.features import ExtractionOptions
     from hubscout.features.precision import check_device
+    from hubscout.optional import load_torch_ahead
     from hubscout.ranking import rank as rank_models
     from hubscout.ranking.candidates import find_candidates
     from hubscout.ranking.rank_models import check_choices
@@ -137,6 +138,7 @@ def rank(
     if where.engine == "local" and device != "auto":
         check_device(device)  # one that is not here is one error, not a failure of every model
     named = split_models(models, allow_code=allow_code) if models else None
+    load_torch_ahead()
     task = data.open(quiet=output.quiet)
     found = find_candidates(named, task.modality, device if where.engine == "local" else "auto")
     wanted = [candidate.identifier for candidate in found.models]

@@ -83,6 +83,17 @@ def to_host(array: Array) -> np.ndarray:
     return np.asarray(array)
 
 
+def fetched(*arrays: Array) -> list[np.ndarray]:
+    """Float64 arrays as NumPy arrays; those of an accelerator come together, so that it is waited for once."""
+    if not is_torch(arrays[0]):
+        return [np.asarray(array) for array in arrays]
+    import torch
+
+    flat = to_host(torch.cat([array.reshape(-1) for array in arrays]))
+    parts = np.split(flat, np.cumsum([array.numel() for array in arrays])[:-1])
+    return [part.reshape(tuple(array.shape)) for part, array in zip(parts, arrays, strict=True)]
+
+
 def to_device_of(array: Array, reference: Array) -> Array:
     """The same numbers in the namespace and on the device of `reference`."""
     if not is_torch(reference):
@@ -182,17 +193,20 @@ def upper_zeros(reference: Array, size: int) -> Array:
     return np.zeros((size, size), order="F")
 
 
-def upper_inner(first: Array, second: Array) -> Array:
-    """Σ first·second over all entries of two symmetric matrices that are given by their upper triangles: a scalar.
+def upper_inners(first: Array, others: Iterable[Array]) -> list[Array]:
+    """Σ first·other over all entries of symmetric matrices that are given by their upper triangles: a scalar each.
 
-    Below the diagonal the first must hold zeros, and the second may hold anything finite.
+    Below the diagonal the first must hold zeros, and the others may hold anything finite.
 
-    >>> float(upper_inner(np.array([[1.0, 2.0], [0.0, 3.0]]), np.array([[1.0, 1.0], [9.0, 1.0]])))
+    >>> float(upper_inners(np.array([[1.0, 2.0], [0.0, 3.0]]), [np.array([[1.0, 1.0], [9.0, 1.0]])])[0])
     8.0
     """
+    if is_torch(first):
+        both = 2 * first
+        both.diagonal().copy_(first.diagonal())
+        return [both.reshape(-1) @ other.reshape(-1) for other in others]
     # Transposed, because the arrays of `add_product` are contiguous that way.
-    inner = (first * second).sum() if is_torch(first) else np.vdot(first.T, second.T)
-    return 2 * inner - first.diagonal() @ second.diagonal()
+    return [2 * np.vdot(first.T, other.T) - first.diagonal() @ other.diagonal() for other in others]
 
 
 def packed_inners(first: np.ndarray, others: Iterable[np.ndarray]) -> list[float]:

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from hubscout.evidence.array_backend import EPSILON, Array, is_torch, namespace, to_device_of, to_host
+from hubscout.evidence.array_backend import EPSILON, Array, fetched, is_torch, namespace, to_device_of, to_host
 from hubscout.evidence.eigenvectors import Tridiagonal
 from hubscout.evidence.profile import PART_NUMBERS
 from hubscout.evidence.solvers import GRID_STEP, LARGEST_RATIO, TIE
@@ -92,8 +92,9 @@ def over_base_rates(
     if spectrum.rank == 0 or spectrum.n < 2 or not varied.any():
         return gain, ratio
     # Samples that occur again leave the constant within the directions, as they leave the targets.
-    beyond = 1 - float(np.sum(_projected(spectrum, constant) ** 2)) / spectrum.n
-    repeated = to_host(spectrum.repeated) & (spectrum.rank > 1) & (beyond < BEYOND)
+    repeated = to_host(spectrum.repeated) & (spectrum.rank > 1)
+    if repeated.any():
+        repeated &= 1 - float(np.sum(_projected(spectrum, constant) ** 2)) / spectrum.n < BEYOND
     for chosen, observations in ((varied & ~repeated, spectrum.n), (varied & repeated, spectrum.rank)):
         if chosen.any():
             asked = (spectrum, constant, target_mean, squares, chosen)
@@ -102,8 +103,8 @@ def over_base_rates(
     return gain, ratio
 
 
-Forms = tuple[Array, Array, Array]
-"""q without the last term, M and N; or their derivatives in log t."""
+Forms = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""q without the last term, M, N, and what was asked for beside them."""
 
 
 @dataclass(frozen=True)
@@ -162,23 +163,26 @@ class _Search:
     def _gain(self, log_t: np.ndarray, part: slice | None = None) -> np.ndarray:
         """The gain times two: of all targets at all places, (C, G), or of a part of them at one place each."""
         t = to_device_of(np.exp(log_t), self.values)
-        (form, along, level), _ = self._forms(t, part)
-        xp = namespace(form)
+        logs = namespace(self.values).log1p(self.values[:, None] / t).sum(0)
+        (form, along, level, logs), _ = self._forms(t, part, logs)
         q = (form - along**2 / level).clip(TINY)
-        return to_host(-xp.log(q) - (xp.log1p(self.values[:, None] / t).sum(0) + xp.log(level)) / (self.n - 1))
+        return -np.log(q) - (logs + np.log(level)) / (self.n - 1)
 
     def _slope(self, log_t: np.ndarray, part: slice) -> np.ndarray:
         """Its derivative in log t, at one place per target of the part."""
         t = to_device_of(np.exp(log_t), self.values)
-        (form, along, level), (form_change, along_change, level_change) = self._forms(t, part)
+        rise = (1 / (1 + t / self.values[:, None])).sum(0)
+        (form, along, level, rise), (form_change, along_change, level_change) = self._forms(t, part, rise)
         ratio = along / level
         q = (form - ratio * along).clip(TINY)
         q_change = form_change - ratio * (2 * along_change - ratio * level_change)
-        kept = 1 / (1 + t / self.values[:, None])
-        return to_host((kept.sum(0) - level_change / level) / (self.n - 1) - q_change / q)
+        return (rise - level_change / level) / (self.n - 1) - q_change / q
 
-    def _forms(self, t: Array, part: slice | None) -> tuple[Forms, Any]:
-        """The forms of all targets at all t, without derivatives; or with a part, at one t per target of it."""
+    def _forms(self, t: Array, part: slice | None, also: Array) -> tuple[Forms, Any]:
+        """The forms of all targets at all t, without derivatives; or with a part, at one t per target of it.
+
+        All of them on the host, and `also` with them, for which an accelerator is then not waited for once more.
+        """
         raise NotImplementedError
 
 
@@ -188,7 +192,7 @@ class BaseRateProfile(_Search):
 
     squares: Array
     """z², (C, r)."""
-    unreachable: Array
+    unreachable: np.ndarray
     crossed: Array
     """a z, (C, r)."""
     constant_squares: Array
@@ -214,7 +218,7 @@ class BaseRateProfile(_Search):
             for numbers in (constant, target_mean[chosen], np.sqrt(squares[chosen]), np.flatnonzero(chosen))
         )
         projections = (projections[rows] - mean[:, None] * level[None, :]) / size[:, None]
-        unreachable = (1 - (projections**2).sum(1)).clip(n * EPSILON)
+        unreachable = to_host(1 - (projections**2).sum(1)).clip(n * EPSILON)
         rest = 1 - float(constant @ constant) / n
         observations = n if observations is None else observations
         if spectrum.rank == observations:
@@ -224,24 +228,25 @@ class BaseRateProfile(_Search):
         scale = float(values[-1])
         return cls(observations, scale, values / scale, projections**2, unreachable, crossed, level**2 / n, rest)
 
-    def _forms(self, t: Array, part: slice | None) -> tuple[Forms, Any]:
+    def _forms(self, t: Array, part: slice | None, also: Array) -> tuple[Forms, Any]:
         odds = self.values[:, None] / t
         shrunk = 1 / (1 + odds)
         kept = odds * shrunk
         chosen = slice(None) if part is None else part
-        squares, crossed, unreachable = self.squares[chosen], self.crossed[chosen], self.unreachable[chosen]
+        squares, crossed = self.squares[chosen], self.crossed[chosen]
 
         def over(weights: Array, factors: Array) -> Array:
             return weights @ factors if part is None else (weights * factors.T).sum(1)
 
         # The two ways to write M are equal; where features reach the constant, only the first is not rounding.
         along = over(crossed, shrunk if self.constant_rest == 0 else -kept)
-        level = self.constant_rest + self.constant_squares @ shrunk
-        if part is None:
-            return (unreachable[:, None] + over(squares, shrunk), along, level), None
-        change = kept * shrunk
-        changes = over(squares, change), over(crossed, change), self.constant_squares @ change
-        return (unreachable + over(squares, shrunk), along, level), changes
+        found = [over(squares, shrunk), along, self.constant_squares @ shrunk, also]
+        if part is not None:
+            change = kept * shrunk
+            found += [over(squares, change), over(crossed, change), self.constant_squares @ change]
+        form, along, level, also, *changes = fetched(*found)
+        unreachable = self.unreachable[:, None] if part is None else self.unreachable[part]
+        return (unreachable + form, along, self.constant_rest + level, also), changes
 
 
 @dataclass(frozen=True)
@@ -271,7 +276,7 @@ class ReducedBaseRateProfile(_Search):
             return None
         return cls(spectrum.n, scale, spectrum.squared_singular_values / scale, matrix, targets, one, reduced.dual)
 
-    def _forms(self, t: np.ndarray, part: slice | None) -> tuple[Forms, Any]:
+    def _forms(self, t: np.ndarray, part: slice | None, also: np.ndarray) -> tuple[Forms, Any]:
         changes: list[np.ndarray] = []
         if part is None:
             form, _ = self.matrix.on_grid(self.targets, t)
@@ -283,8 +288,8 @@ class ReducedBaseRateProfile(_Search):
             form, along, level = (targets * solved).sum(0), self.constant @ solved, self.constant @ one
             changes = [t * (first * second).sum(0) for first, second in ((solved, solved), (one, solved), (one, one))]
         if not self.dual:
-            return (1 - form, -along, 1 - level), changes
-        forms = t * form, t * along, t * level
+            return (1 - form, -along, 1 - level, also), changes
+        forms = t * form, t * along, t * level, also
         return forms, [whole - t * change for whole, change in zip(forms, changes, strict=False)]
 
 

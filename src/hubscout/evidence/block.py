@@ -23,6 +23,7 @@ from hubscout.evidence.array_backend import (
     add_outer,
     add_product,
     add_upper,
+    is_torch,
     less,
     mirrored,
     namespace,
@@ -87,12 +88,13 @@ class Block:
 
         Args:
             rows: (n, D) features.
-            values: n class ids, or an (n, C) matrix of targets.
+            values: n class ids, or an (n, C) matrix of targets, on the device of the features or on the host.
             kind: "classification", "multilabel" or "regression".
             weights: (n,): a row of weight w counts as w samples. None is 1 for all.
 
         """
-        moved = less(rows, self.shift) if bool(self.shift.any()) else to_float64(rows)
+        # Whether there is a shift, an accelerator would have to be asked.
+        moved = less(rows, self.shift) if is_torch(rows) or self.shift.any() else to_float64(rows)
         count = int(rows.shape[0])
         self.rows += count
         if weights is None:
@@ -108,11 +110,12 @@ class Block:
             classes = int(self.target_sum.shape[0])
             on_host = None if weights is None else to_host(weights)
             sizes = np.bincount(to_host(values), weights=on_host, minlength=classes).astype(np.float64)
-            self.cross += sums_by_id(weighted, values, classes)
-            self.target_squares += to_device_of(sizes, moved)
-            self.target_sum += to_device_of(sizes, moved)
+            self.cross += sums_by_id(weighted, to_device_of(values, moved), classes)
+            counts = to_device_of(sizes, moved)
+            self.target_squares += counts
+            self.target_sum += counts
             return
-        columns = less(values, self.target_shift)
+        columns = less(to_device_of(values, moved), self.target_shift)
         self.cross += columns.T @ weighted
         counted = columns if weights is None else columns * weights[:, None]
         self.target_squares += (columns * counted).sum(0)
@@ -125,8 +128,9 @@ class Block:
             other: sums over other samples, about any shift.
 
         """
-        shifts = [to_device_of(getattr(other, name), self.cross) for name in _SHIFTS]
-        if not (bool((shifts[0] == self.shift).all()) and bool((shifts[1] == self.target_shift).all())):
+        theirs = (to_device_of(getattr(other, name), self.cross) for name in _SHIFTS)
+        alike = zip(theirs, (self.shift, self.target_shift), strict=True)
+        if not all(one is two or bool((one == two).all()) for one, two in alike):
             other = other.about(to_device_of(self.shift, other.cross), to_device_of(self.target_shift, other.cross))
         self.n = whole_if_it_is(self.n + other.n)
         self.rows += other.rows

@@ -32,12 +32,13 @@ from hubscout.errors import InputError
 from hubscout.evidence.array_backend import (
     Array,
     add_product,
+    fetched,
     is_torch,
     namespace,
     packed_inners,
     to_device_of,
     to_host,
-    upper_inner,
+    upper_inners,
     upper_zeros,
 )
 from hubscout.evidence.block import Block
@@ -139,15 +140,15 @@ def contributions_from_sums(
         turned = turned + 2 * times * moved
         level -= times * along
     grams = [block.upper_gram for block in blocks]
-    packed = grams[0].ndim == 1
-    inners = packed_inners(kernel, grams) if packed else [upper_inner(kernel, gram) for gram in grams]
-    result = []
-    for block, inner in zip(blocks, inners, strict=True):
-        quadratic = inner + turned @ block.feature_sum
-        crossed = linear.reshape(-1) @ block.cross.reshape(-1)
-        squares = precision @ (block.target_squares + 2 * constant * block.target_sum)
-        result.append(0.5 * (block.n * level - squares + 2 * crossed - quadratic))
-    return to_host(xp.stack(result))  # all at once: an accelerator is not waited for block by block
+    inners = packed_inners(kernel, grams) if grams[0].ndim == 1 else xp.stack(upper_inners(kernel, grams))
+    crossed = xp.stack([linear.reshape(-1) @ block.cross.reshape(-1) for block in blocks])
+    sums, target_sums, squares = (
+        xp.stack([getattr(block, name) for block in blocks]) for name in ("feature_sum", "target_sum", "target_squares")
+    )
+    # All at once: an accelerator is not waited for block by block.
+    crossed, linear, squares = fetched(crossed, sums @ turned, (squares + 2 * constant * target_sums) @ precision)
+    sizes = np.array([block.n for block in blocks])
+    return 0.5 * (sizes * level - squares + 2 * crossed - (to_host(inners) + linear))
 
 
 def contributions_from_rows(

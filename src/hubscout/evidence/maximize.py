@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hubscout.errors import InputError, RoundingWarning, UnboundedEvidenceWarning
-from hubscout.evidence.array_backend import Array, to_device_of, to_host
+from hubscout.evidence.array_backend import Array, to_host
 from hubscout.evidence.base_rates import OverBaseRates, constant_of, over_base_rates
 from hubscout.evidence.block import Block, observations, scored_targets
 from hubscout.evidence.checks import Kind, default_center
@@ -200,9 +200,8 @@ def log_evidence(spectrum: Spectrum, ratio: np.ndarray) -> tuple[np.ndarray, np.
     gain, beta = np.empty_like(null), np.empty_like(null)
     for chosen, part in by_observations(spectrum):
         profile = profile_of(part)
-        places = to_device_of(ratio[chosen] / profile.scale, profile.targets)
-        found, q = profile.gain(places, profile.targets, profile.unreachable)
-        gain[chosen], beta[chosen] = to_host(found), part.n / squares[chosen] / to_host(q)
+        gain[chosen], q = profile.gain(ratio[chosen] / profile.scale, profile.targets, profile.unreachable)
+        beta[chosen] = part.n / squares[chosen] / q
     return null + 0.5 * gain, null, beta
 
 

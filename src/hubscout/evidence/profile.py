@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hubscout.errors import InputError
-from hubscout.evidence.array_backend import Array, is_torch, namespace, to_host
+from hubscout.evidence.array_backend import Array, fetched, is_torch, namespace, to_device_of, to_host
 from hubscout.evidence.eigenvectors import Reduced, Tridiagonal
 from hubscout.evidence.spectrum import Spectrum, kept
 
@@ -49,7 +49,7 @@ class Profile:
     """σ² / scale, (r,)."""
     squares: Array
     """z² / ‖y‖², (C, r)."""
-    unreachable: Array
+    unreachable: np.ndarray
     """Δ / ‖y‖², (C,)."""
 
     @classmethod
@@ -58,53 +58,51 @@ class Profile:
         values = spectrum.squared_singular_values
         scale = float(values[-1]) if spectrum.rank else 1.0
         squares = spectrum.projections**2 / spectrum.target_squares[:, None]
-        return cls(spectrum.n, scale, values / scale, squares, spectrum.unreachable_squares / spectrum.target_squares)
+        unreachable = to_host(spectrum.unreachable_squares / spectrum.target_squares)
+        return cls(spectrum.n, scale, values / scale, squares, unreachable)
 
     @property
     def targets(self) -> Array:
         """What the methods are given of some of the targets, a row each."""
         return self.squares
 
-    def on_grid(self, log_t: Array) -> tuple[Array, Array]:
+    def on_grid(self, log_t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """2L/n less its null value, and its derivative in log t: for all targets at all of the given log t, (C, G)."""
-        xp = namespace(self.values)
-        odds = self.values[:, None] * xp.exp(-log_t)[None, :]
+        odds = self.values[:, None] * to_device_of(np.exp(-log_t), self.values)[None, :]
         shrunk = 1 / (1 + odds)
         kept = odds * shrunk
-        q = self.unreachable[:, None] + self.squares @ shrunk
-        gain = -xp.log(q) - xp.log1p(odds).sum(0)[None, :] / self.n
-        rise = kept.sum(0)[None, :] / self.n
-        slope = rise - (self.squares @ (kept * shrunk)) / q
+        found = (self.squares @ shrunk, self.squares @ (kept * shrunk), kept.sum(0), namespace(odds).log1p(odds).sum(0))
+        left, change, rise, logs = fetched(*found)
+        q, rise = self.unreachable[:, None] + left, rise / self.n
+        slope = rise - change / q
         # What is left of two equal numbers is rounding: as t goes to 0 with n independent features, for one.
-        return gain, xp.where(abs(slope) > SLOPE_ROUNDING * rise, slope, xp.zeros_like(slope))
+        return -np.log(q) - logs / self.n, np.where(np.abs(slope) > SLOPE_ROUNDING * rise, slope, 0.0)
 
-    def gain(self, ratio: Array, squares: Array, unreachable: Array) -> tuple[Array, Array]:
+    def gain(self, ratio: np.ndarray, squares: Array, unreachable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """2L/n less its null value, and q, at one t a target, (P,), which may be ∞; for these squares and Δ."""
         return _in_parts(self._gain, ratio, squares, unreachable)
 
-    def slopes(self, log_t: Array, squares: Array, unreachable: Array) -> tuple[Array, Array]:
+    def slopes(self, log_t: np.ndarray, squares: Array, unreachable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The first and the second derivative of 2L/n in log t at one log t a target, (P,) each."""
         return _in_parts(self._slopes, log_t, squares, unreachable)
 
-    def _gain(self, ratio: Array, squares: Array, unreachable: Array) -> tuple[Array, Array]:
-        xp = namespace(self.values)
-        odds = self.values[None, :] / ratio[:, None]
-        q = unreachable + (squares / (1 + odds)).sum(1)
-        q = xp.where(xp.isinf(ratio), xp.ones_like(q), q)  # z² and Δ add up to one, but for rounding
-        return -xp.log(q) - xp.log1p(odds).sum(1) / self.n, q
+    def _gain(self, ratio: np.ndarray, squares: Array, unreachable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        odds = self.values[None, :] / to_device_of(ratio, self.values)[:, None]
+        left, logs = fetched((squares / (1 + odds)).sum(1), namespace(odds).log1p(odds).sum(1))
+        q = np.where(np.isinf(ratio), 1.0, unreachable + left)  # z² and Δ add up to one, but for rounding
+        return -np.log(q) - logs / self.n, q
 
-    def _slopes(self, log_t: Array, squares: Array, unreachable: Array) -> tuple[Array, Array]:
-        xp = namespace(self.values)
-        odds = self.values[None, :] * xp.exp(-log_t)[:, None]
+    def _slopes(self, log_t: np.ndarray, squares: Array, unreachable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        odds = self.values[None, :] * to_device_of(np.exp(-log_t), self.values)[:, None]
         shrunk = 1 / (1 + odds)
         kept = odds * shrunk
         change = kept * shrunk
         weighted = squares * change
-        q = unreachable + (squares * shrunk).sum(1)
-        relative = weighted.sum(1) / q
-        first = kept.sum(1) / self.n - relative
-        second = (weighted * (shrunk - kept)).sum(1) / q + relative**2 - change.sum(1) / self.n
-        return first, second
+        found = ((squares * shrunk), weighted, weighted * (shrunk - kept), kept, change)
+        left, first, second, rise, bend = fetched(*(one.sum(1) for one in found))
+        q = unreachable + left
+        relative = first / q
+        return rise / self.n - relative, second / q + relative**2 - bend / self.n
 
 
 @dataclass(frozen=True)
@@ -193,8 +191,11 @@ def profile_of(spectrum: Spectrum) -> Profile | ReducedProfile:
 
 
 def _in_parts(
-    function: Callable[[Array, Array, Array], tuple[Array, Array]], place: Array, squares: Array, unreachable: Array
-) -> tuple[Array, Array]:
+    function: Callable[[np.ndarray, Array, np.ndarray], tuple[np.ndarray, np.ndarray]],
+    place: np.ndarray,
+    squares: Array,
+    unreachable: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
     """Run over a few targets at a time, so that on a processor the intermediate arrays stay in its cache."""
     count, width = (int(size) for size in squares.shape)
     rows = count if is_torch(squares) else max(PART_NUMBERS // max(width, 1), 1)

@@ -16,11 +16,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import array_api_compat
 import numpy as np
 
 from hubscout.errors import UnknownSolverError
-from hubscout.evidence.array_backend import Array, namespace, to_host
+from hubscout.evidence.array_backend import Array, to_device_of, to_host
 from hubscout.evidence.block import Block
 from hubscout.evidence.profile import Profile, ReducedProfile, profile_of
 from hubscout.evidence.spectrum import Spectrum
@@ -85,12 +84,10 @@ def newton(problem: Problem, *, tolerance: float = STEP_TOLERANCE, max_iteration
 
     log_t = _grid(profile)
     gain, slope = profile.on_grid(log_t)
-    row, left = namespace(slope).nonzero((slope[:, :-1] > 0) & (slope[:, 1:] <= 0))
-    falls_from_the_start = to_host(slope[:, 0] <= 0)
-    first_gain = to_host(gain[:, 0])
-    better = falls_from_the_start & (first_gain > best_gain)
-    best[better], best_gain[better] = float(log_t[0]), first_gain[better]
-    if not row.shape[0]:
+    row, left = np.nonzero((slope[:, :-1] > 0) & (slope[:, 1:] <= 0))
+    better = (slope[:, 0] <= 0) & (gain[:, 0] > best_gain)
+    best[better], best_gain[better] = log_t[0], gain[better, 0]
+    if not len(row):
         return Solution(profile.scale * np.exp(best), 0, converged)
 
     chosen = _rows(profile.targets, row)
@@ -98,8 +95,8 @@ def newton(problem: Problem, *, tolerance: float = STEP_TOLERANCE, max_iteration
     found, finished, iterations = _refine(
         profile, chosen, unreachable, log_t, (slope[row, left], slope[row, left + 1]), left, tolerance, max_iterations
     )
-    found_gain = to_host(profile.gain(namespace(found).exp(found), chosen, unreachable)[0])
-    for target, place, value, done in zip(to_host(row), to_host(found), found_gain, to_host(finished), strict=True):
+    found_gain, _ = profile.gain(np.exp(found), chosen, unreachable)
+    for target, place, value, done in zip(row, found, found_gain, finished, strict=True):
         if value > best_gain[target]:
             best[target], best_gain[target], converged[target] = place, value, done
     return Solution(profile.scale * np.exp(best), iterations, converged)
@@ -108,49 +105,43 @@ def newton(problem: Problem, *, tolerance: float = STEP_TOLERANCE, max_iteration
 def _refine(
     profile: Profile | ReducedProfile,
     chosen: Array,
-    unreachable: Array,
-    log_t: Array,
-    slopes: tuple[Array, Array],
-    left: Array,
+    unreachable: np.ndarray,
+    log_t: np.ndarray,
+    slopes: tuple[np.ndarray, np.ndarray],
+    left: np.ndarray,
     tolerance: float,
     max_iterations: int,
-) -> tuple[Array, Array, int]:
+) -> tuple[np.ndarray, np.ndarray, int]:
     """Newton on the slope inside each bracket [log_t[left], log_t[left + 1]], halving it where Newton would leave."""
-    xp = namespace(chosen)
     low, high = log_t[left], log_t[left + 1]
     place = low + (high - low) * slopes[0] / (slopes[0] - slopes[1])
-    finished = xp.zeros_like(place, dtype=xp.bool)
+    finished = np.zeros(len(place), dtype=bool)
     for iteration in range(1, max_iterations + 1):
         slope, curvature = profile.slopes(place, chosen, unreachable)
-        low, high = xp.where(slope > 0, place, low), xp.where(slope > 0, high, place)
-        step = -slope / xp.where(curvature < 0, curvature, -xp.ones_like(curvature))
-        tiny = (curvature < 0) & (abs(step) <= tolerance)
+        low, high = np.where(slope > 0, place, low), np.where(slope > 0, high, place)
+        step = -slope / np.where(curvature < 0, curvature, -1.0)
+        tiny = (curvature < 0) & (np.abs(step) <= tolerance)
         inside = (curvature < 0) & (place + step >= low) & (place + step <= high)
-        moved = xp.where(inside | tiny, place + step, (low + high) / 2)
+        moved = np.where(inside | tiny, place + step, (low + high) / 2)
         # A target that is done rests: rounding at its maximum must not throw it back into halving.
-        place, finished = xp.where(finished, place, moved), finished | tiny
-        if bool(finished.all()):
+        place, finished = np.where(finished, place, moved), finished | tiny
+        if finished.all():
             return place, finished, iteration
     return place, finished, max_iterations
 
 
-def _rows(matrix: Array, row: Array) -> Array:
+def _rows(matrix: Array, row: np.ndarray) -> Array:
     """matrix[row], without a copy in the usual case of one bracket a target."""
-    count = int(matrix.shape[0])
-    if int(row.shape[0]) == count and bool((row[1:] > row[:-1]).all()):
-        return matrix
-    return matrix[row]
+    return matrix if np.array_equal(row, np.arange(len(matrix))) else matrix[to_device_of(row, matrix)]
 
 
-def _grid(profile: Profile | ReducedProfile) -> Array:
-    xp = namespace(profile.values)
+def _grid(profile: Profile | ReducedProfile) -> np.ndarray:
     n, rank = profile.n, int(profile.values.shape[0])
     # Below this t the slope is positive for certain: q'/q ≤ t/(σ²Δ) there, and Σw ≥ r/2.
     certain = float(profile.unreachable.min()) * rank / (4 * n)
     low = math.log(float(profile.values[0]) * max(certain, SMALLEST_RATIO))
     high = math.log(LARGEST_RATIO)
-    where = array_api_compat.device(profile.values)  # arrays of NumPy 1 have no attribute for it
-    return xp.linspace(low, high, math.ceil((high - low) / GRID_STEP) + 1, dtype=xp.float64, device=where)
+    return np.linspace(low, high, math.ceil((high - low) / GRID_STEP) + 1)
 
 
 def naive(problem: Problem, *, tolerance: float = TOLERANCE, max_iterations: int = MAX_ITERATIONS) -> Solution:

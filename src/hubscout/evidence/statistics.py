@@ -172,7 +172,7 @@ class Statistics:
                 self.blocks[int(block)] = Block.empty(*self._shifts(chunk, chosen))
             sums = self.blocks[int(block)]
             counted = None if weights is None else to_device_of(weights[part], sums.cross)
-            sums.add_rows(to_device_of(chunk, sums.cross), to_device_of(chosen, sums.cross), self.kind, counted)
+            sums.add_rows(to_device_of(chunk, sums.cross), chosen, self.kind, counted)
 
     def _shifts(self, rows: Array, values: Array) -> tuple[Array, Array]:
         """Those of the blocks that are there, or what the first rows ask for: the same rows give the same sums."""

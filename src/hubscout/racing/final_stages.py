@@ -213,6 +213,7 @@ class FinalStages(Contest):
             elsewhere=self.engine.elsewhere,
             floor=floor,
             trains=trains,
+            from_probe=stage == "winner" and not seen,
         )
         tuned = self._done(stage, work, runner.arm)
         put_in_place(runner.folder / BEST, target)
@@ -290,6 +291,8 @@ class Finish:
     """The linear probe of the model; where training does not come up to it, it is taken."""
     trains: bool = True
     """False takes the probe as it is."""
+    from_probe: bool = False
+    """Whether training starts from the probe: where there is no time for rungs there is time for few steps."""
 
     def __call__(self) -> Tuned | None:
         from hubscout.tuning.tuning_run import finish
@@ -299,7 +302,8 @@ class Finish:
         run.observer = run.loop.observer = report
         run.loop.deadline = None
         if self.trains:
-            if self.floor is not None and run.loop.train_state.step == 0 and run.arguments.ema is None:
+            fresh = run.loop.train_state.step == 0 and run.arguments.ema is None  # an average would begin elsewhere
+            if self.floor is not None and self.from_probe and fresh:
                 self.floor.start(run)
             if self.seconds is not None:
                 fit_to_time(run, began + self.seconds - self.reserve, max(self.pace, 1e-9), self.longest)

@@ -168,8 +168,8 @@ def choose_field(models: Sequence[str], steps: int, cooldown: float, time: Time 
         slowest = max(rest[1:] if alone else rest, key=time.per_step.__getitem__)
         rest.remove(slowest)
         found = _longest(rest, steps, cooldown, time.of(rest))
-        if not time.far_slower([slowest], found[1].models):
-            break
+        if not any(found[1].widths) or not time.far_slower([slowest], found[1].models):
+            break  # where nobody is compared, the first by evidence is taken, however slow
         best = max(best, found, key=lambda one: (one[0], len(one[1].models), len(one[1].factors)))
     return best[1]
 

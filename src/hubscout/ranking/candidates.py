@@ -203,12 +203,12 @@ def _exists(name: str) -> bool:
 _LEAST_BYTES = 1 << 29
 _COPIES = 3
 """While a model is opened there are its file, its weights and the network."""
-_AHEAD = 3
-"""One is not enough before a large model: opening it takes longer than running the small one before it."""
+_AHEAD = 6
+"""One is not enough before a large model: opening it takes as long as running several small ones before it."""
 
 
 class LoadAhead:
-    """Opens the next three models in the order in which they will run, one after the other, in a thread.
+    """Opens the next six models in the order in which they will run, one after the other, in a thread.
 
     On a GPU most of a small model's time is reading its weights. A model that cannot be opened fails when its turn
     comes. Where memory may not hold the next model beside this one, it is opened when its turn comes too. Leaving the

@@ -31,7 +31,7 @@ _LONGEST = 5.0
 _UNEVEN = 1.5
 """Median over minimum, from where on the runs differ by more than the network does."""
 _WAITED = 0.1
-"""Share of the time in which this thread wanted a processor that others had."""
+"""Share of the time in which this thread wanted a processor that others had, or other threads the interpreter."""
 _MACHINE = ("system", "processor", "cores", "threads", "accelerators", "device")
 
 
@@ -47,7 +47,8 @@ def measure_latency(backbone: Backbone, sample: Any, *, device: str = "cpu") -> 
     """The shortest forward pass of one prepared `sample`, after one to warm up.
 
     Preparation of the sample is not counted. Goes on until the three shortest differ by less than 2%, or for half a
-    second; and for seven runs at least unless they take five seconds.
+    second; and for seven runs at least unless they take five seconds. Where other threads have work at the same time,
+    seven must do: they do not become shorter before that is done.
     """
     import torch
 
@@ -62,14 +63,14 @@ def measure_latency(backbone: Backbone, sample: Any, *, device: str = "cpu") -> 
     try:
         with torch.inference_mode():
             _timed(backbone, batch, device)
-            waited = _seconds_waited()
-            while _wants_more(times):
+            waited, others = _seconds_waited(), _seconds_of_others(device)
+            while _wants_more(times, _seconds_of_others(device) - others):
                 times.append(_timed(backbone, batch, device))
-            waited = _seconds_waited() - waited
+            waited, others = _seconds_waited() - waited, _seconds_of_others(device) - others
     finally:
         if was_training and backbone.module is not None:
             backbone.module.train()
-    busy = median(times) > _UNEVEN * min(times) or waited > _WAITED * sum(times)
+    busy = median(times) > _UNEVEN * min(times) or max(waited, others) > _WAITED * sum(times)
     return Latency(min(times), busy)
 
 
@@ -94,10 +95,13 @@ def same_machine(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
     return all(first.get(name) == second.get(name) for name in _MACHINE)
 
 
-def _wants_more(times: list[float]) -> bool:
+def _wants_more(times: list[float], others: float = 0.0) -> bool:
+    """`others` are the seconds of other threads meanwhile."""
     spent = sum(times)
     if len(times) < _FEWEST_RUNS:
         return not times or spent < _LONGEST
+    if others > _WAITED * spent:
+        return False
     shortest = sorted(times)[:_AGREEING]
     return len(times) < _MOST_RUNS and spent < _MOST_SECONDS and shortest[-1] > _AGREED * shortest[0]
 
@@ -108,6 +112,13 @@ def _seconds_waited() -> float:
         return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
         return 0.0
+
+
+def _seconds_of_others(device: str) -> float:
+    """Processor time of all other threads so far, where a GPU runs the network: one that opens the next model takes the
+    interpreter from this one, and twice the latency is measured. On a CPU they may be the network's own: 0.
+    """
+    return time.process_time() - time.thread_time() if device.startswith("cuda") else 0.0
 
 
 def _timed(backbone: Backbone, batch: Any, device: str) -> float:
