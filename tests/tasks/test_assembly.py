@@ -99,3 +99,13 @@ def test_numbers_far_from_all_others_are_said() -> None:
     counts = np.zeros((50, 1))
     counts[:3] = 1  # mostly zero: no middle half to be far from
     assert not [note for note in Task.from_arrays(counts, counts, kind="regression").notes if "far" in note]
+
+
+def test_a_column_of_one_number_is_left_out(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"text": TEXTS, "long": np.arange(20.0), "always": 7.0, "wide": np.arange(20.0) ** 2})
+    task = Task.from_table(frame, text="text", label=["long", "always", "wide"])
+    assert task.target_names == ("long", "wide")
+    assert all(part.targets.shape[1] == 2 for part in task.splits.values())
+    assert [note for note in task.notes if "left out" in note and "'always'" in note]
+    with pytest.raises(TaskError, match=r"'always' has the one value 7 in all of train"):
+        Task.from_table(frame, text="text", label="always", kind="regression")

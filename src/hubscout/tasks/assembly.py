@@ -123,6 +123,8 @@ def assemble(
             raise TaskError(f"{name}: {split} has {len(part.inputs)} inputs but {len(part.targets)} targets.")
         asked.check_lengths(part.inputs, part.targets, split)
     parts = _complete(parts, asked, said, validation_size=validation_size, test_size=test_size, seed=seed)
+    if asked.is_real_valued:
+        target_names, parts = _varying(name, target_names, parts, said)
     _check_targets(name, asked, target_names, parts, said)
     if modality in {"text", "text-pair", "tokens"}:
         _count_empty(parts, said)
@@ -176,9 +178,6 @@ def _check_targets(
     targets = parts["train"].targets
     if kind.is_real_valued:
         matrix = np.asarray(targets)
-        constant = [column for column, values in zip(target_names, matrix.T, strict=True) if np.ptp(values) == 0]
-        if constant:
-            notes.append(f"constant in train, so nothing can be learnt of it: {shortened(map(repr, constant), most=5)}")
         far = far_from_all_others(matrix)
         for column in np.flatnonzero(far.any(axis=0)):
             low, high = np.quantile(matrix[:, column], [0.25, 0.75])
@@ -204,6 +203,30 @@ def _check_targets(
         notes.append(
             f"imbalanced: {frequent!r} has {max(counts) / min(counts[counts > 0]):.0f} times the samples of the rarest"
         )
+
+
+def _varying(
+    name: str, target_names: Sequence[str], parts: Mapping[str, Split], notes: list[str]
+) -> tuple[Sequence[str], dict[str, Split]]:
+    """The columns of numbers that are not the same in all of train, and the splits with these."""
+    matrix = np.asarray(parts["train"].targets)
+    varies = np.ptp(matrix, axis=0) > 0
+    if varies.all():
+        return target_names, dict(parts)
+    constant = [column for column, kept in zip(target_names, varies, strict=True) if not kept]
+    if not varies.any():
+        raise TaskError(
+            f"{name}: {shortened(map(repr, constant), most=5)} has the one value {matrix[0, 0]:g} in all of train, so "
+            "that there is nothing to learn. Check which column the labels are in."
+        )
+    notes.append(
+        f"left out, since it is the same in all of train and nothing can be learnt of it: "
+        f"{shortened(map(repr, constant), most=5)}"
+    )
+    kept_names = [column for column, kept in zip(target_names, varies, strict=True) if kept]
+    return kept_names, {
+        split: replace(part, targets=np.asarray(part.targets)[:, varies]) for split, part in parts.items()
+    }
 
 
 def far_from_all_others(numbers: np.ndarray) -> np.ndarray:

@@ -178,7 +178,7 @@ def _class_names(schema: Any) -> dict[str, list[str]]:
 
 
 def _named(values: Sequence[Any], classes: Sequence[str]) -> Sequence[Any]:
-    """Ids of classes, also in lists, as their names; below 0 there is no label. Ids without a name stay, all of them."""
+    """Ids of classes, also in lists, as their names; below 0 there is no label. If an id has no name, all stay."""
 
     def name(value: Any) -> Any:
         if isinstance(value, list):

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from hubscout.tuning.rates import SHARE, TRIALS, cooldown_steps, steps_per_rate
+from hubscout.tuning.rates import TRIALS, cooldown_steps, steps_beside_search
 
 if TYPE_CHECKING:
     from hubscout.tuning.single_run import SingleRun
@@ -44,8 +44,8 @@ def plan_time(run: SingleRun, budget: float, *, searches: bool, probes: bool) ->
     now = run.shared(lambda: time.perf_counter() - loop.began)
     if not state.falling:
         left = int((budget - reserve - now) / pace)
-        fewer = int((budget - reserve - now - TRIALS * validation) / pace / (1 + TRIALS * SHARE))
-        loop.steps = state.step + max(1, fewer if searches and steps_per_rate(fewer) else left)
+        fewer = steps_beside_search((budget - reserve - now - TRIALS * validation) / pace) if searches else 0
+        loop.steps = state.step + max(1, fewer or left)
     falling = state.falling or cooldown_steps(loop.steps, run.arguments.cooldown)
     run.note(
         f"Budget of {budget:.4g} s: {spent:.3g} s have gone by, a step takes {pace:.2g} s with its part of validation, "
