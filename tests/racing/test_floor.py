@@ -17,7 +17,7 @@ from racing_networks import QUICK, names
 from hubscout.engines.job import forget
 from hubscout.errors import DivergedError, InterruptedRunError
 from hubscout.racing import Race, race
-from hubscout.racing.final_stages import Finish
+from hubscout.racing.finishing import Finish
 from hubscout.racing.floor import PROBE, FitProbe, Floor
 from hubscout.racing.held_out_samples import for_race
 from hubscout.racing.race_plan import RacePlan

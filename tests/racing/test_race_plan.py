@@ -40,7 +40,7 @@ def pace(monkeypatch: pytest.MonkeyPatch) -> None:
         return Time(plan.clock.seconds / 100, dict.fromkeys(plan.evidence, 0.01)), None
 
     monkeypatch.setattr(RacePlan, "_time", seconds)
-    monkeypatch.setattr("hubscout.racing.final_stages.fit_to_time", lambda *_: None)  # runs are as long as planned
+    monkeypatch.setattr("hubscout.racing.finishing.fit_to_time", lambda *_: None)  # runs are as long as planned
 
 
 def test_steps_are_timed_only_where_they_and_the_measuring_fit_twice(make_row: Callable[..., Row]) -> None:
@@ -83,6 +83,25 @@ def test_a_longer_budget_is_used_as_that_of_a_fresh_race(task: Task, networks: P
     again = race(task, models, out=tmp_path / "run", budget=600, **OPTIONS)
     assert again.answer == long.answer
     assert len(lines(tmp_path / "run", "race")) == 2
+
+
+@pytest.mark.usefixtures("pace")
+def test_a_race_that_compared_nobody_and_goes_on_compares_all_from_their_start(
+    task: Task, networks: Path, tmp_path: Path
+) -> None:
+    models = names(networks, "width=8", "width=16&seed=1", "width=48")
+    short = race(task, models, out=tmp_path / "run", budget=50, **OPTIONS)
+    assert not short.looks
+    assert short.tuned is not None
+    assert short.tuned.steps == 20
+    forget()
+    long = race(task, models, out=tmp_path / "run", budget=600, **OPTIONS)
+    fresh = race(task, models, out=tmp_path / "fresh", budget=600, **OPTIONS)
+    assert {(look.arm, look.rung): look.metric for look in long.looks} == {
+        (look.arm, look.rung): look.metric for look in fresh.looks
+    }
+    assert long.tuned is not None
+    assert long.tuned.metric("validation").value >= short.tuned.metric("validation").value
 
 
 @pytest.mark.usefixtures("pace")

@@ -67,6 +67,9 @@ def test_where_time_makes_runs_short_no_model_is_judged_after_a_handful_of_steps
     if seconds > 10:
         assert len(found.models) > 1
     assert field(300.0, steps=60).widths == (18, 9, 9)  # so short a run was asked for
+    again = choose_field(MODELS, found.steps, 0.2, Time(300.0, dict.fromkeys(MODELS, 0.1)), asked=300)
+    judged = [rung for rung, width in zip(rungs_of(again.steps, 0.2), again.widths, strict=False) if width]
+    assert all(rung.steps >= 10 for rung in judged)  # of a race that goes on with runs as short as before
 
 
 def uneven(seconds: float, **per_step: float):

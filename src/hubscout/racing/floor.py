@@ -48,8 +48,8 @@ class Floor:
         """The probe in a folder; None where there is none, or a damaged one."""
         try:
             told = _read(folder)
-            facts = (told[name] for name in ("metric", "held_out", "fitted_on", "seconds"))
-            return cls(model, *facts, folder, told["predicted"].numpy())
+            metric, held_out, fitted_on = told["metric"], told["held_out"], told["fitted_on"]
+            return cls(model, metric, held_out, fitted_on, told["seconds"], folder, told["predicted"].numpy())
         except (OSError, RuntimeError, KeyError, TypeError, EOFError, pickle.UnpicklingError):
             return None
 

@@ -65,9 +65,8 @@ def race_answer(run: Run, race: RaceRecord) -> Section:
         name = RACE_DEPLOYED if race.deploy else RACE_WINNER
         model = race.deploy or (race.final.model if race.final is not None else "")
         parts.append(copyable(predict_command(run.folder / name, model), "Run next"))
-        words, failures = [], ()
-        if run.ranking is not None:
-            words, failures = command_words(run.ranking.environment), run.ranking.failures
+        words = command_words(run.ranking.environment) if run.ranking is not None else []
+        failures = run.ranking.failures if run.ranking is not None else ()
         if more_time_may_tell(race.order, failures) and (longer := longer_race(words, run.folder)):
             parts.append(copyable(longer, "More time may change the answer: the race goes on from here"))
     return Section(anchor="answer", title="The answer", short="Answer", body=join(parts))
