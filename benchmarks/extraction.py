@@ -9,8 +9,9 @@
 images: `rank` on a folder of JPEG files against bare forward passes of the same network (ResNet-50, random weights: the
         numbers in them do not change the time) on batches that are already in memory. Both take turns in one process.
         The CPU time beside the wall time tells what a machine that is busy with other things hides.
-text:   `rank` and transformer-ranker on one encoder, with the same texts and labels, each in a process of its own:
-        seconds after the imports, peak memory, and what a second metric costs.
+text:   `rank` in torch, `rank` as it comes (in ONNX Runtime where that is installed and pays) and transformer-ranker on
+        one encoder, with the same texts and labels, each in a process of its own: seconds after the imports, peak
+        memory, and what a second metric costs.
 accelerate: `rank` with `accelerate="onnxruntime"` against two others, end to end, with loading, exporting, checking and
         decoding, taking turns: three convolutional networks over JPEG files, and a text encoder. The others are `rank`
         with `accelerate="off"` and plain eager passes: load, decode, collate, run (channels-last), without a score, as
@@ -46,6 +47,8 @@ ACCELERATED = (
     "python:timm:create_model?model_name=resnet50",
     ENCODER_PACKAGE,
 )
+RANKED = {"rank in torch": "off", "rank": "auto"}
+PEER = "transformer-ranker"
 RESNET50 = "python:timm:create_model?model_name=resnet50"
 
 
@@ -298,14 +301,16 @@ def encoder_folder(destination: Path) -> str:
     return str(destination)
 
 
-def measure_hubscout(texts: list[str], labels: list[int], encoder: str) -> dict[str, Any]:
-    # What transformer-ranker imports at its top is imported here too: neither is timed for it.
+def measure_hubscout(texts: list[str], labels: list[int], encoder: str, accelerate: str) -> dict[str, Any]:
+    # What transformer-ranker imports at its top, with all that a BERT needs, is imported here too: neither is timed
+    # for it.
     import torch  # noqa: F401
 
     from hubscout.hubs import prepare_torchvision
 
     prepare_torchvision()
     from transformers import AutoModel, AutoTokenizer  # noqa: F401
+    from transformers.models.bert.modeling_bert import BertModel  # noqa: F401
 
     from hubscout.ranking import rank
     from hubscout.tasks import Split, Task
@@ -317,7 +322,14 @@ def measure_hubscout(texts: list[str], labels: list[int], encoder: str) -> dict[
 
         def run(*metrics: str) -> Callable[[], None]:
             def work() -> None:
-                ranking = rank(task, [f"file:{encoder}"], metrics=metrics, cache=cache, measure_latency=False)
+                ranking = rank(
+                    task,
+                    [f"file:{encoder}"],
+                    metrics=metrics,
+                    cache=cache,
+                    measure_latency=False,
+                    accelerate=accelerate,
+                )
                 assert len(ranking) == 1, ranking.failures
 
             return work
@@ -335,6 +347,7 @@ def measure_peer(texts: list[str], labels: list[int], encoder: str) -> dict[str,
 
     prepare_torchvision()  # transformers does not import beside a torchvision that does not
     from transformer_ranker import TransformerRanker
+    from transformers.models.bert.modeling_bert import BertModel  # noqa: F401
 
     kinds = Features({"text": Value("string"), "label": ClassLabel(num_classes=len(set(labels)))})
     data = Dataset.from_dict({"text": texts, "label": labels}, features=kinds)
@@ -366,7 +379,7 @@ def in_own_process(part: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def measure_text(options: argparse.Namespace) -> dict[str, Any]:
-    rounds: dict[str, list[dict[str, Any]]] = {"hubscout": [], "transformer-ranker": []}
+    rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in (*RANKED, PEER)}
     for _ in range(options.repeats):
         for name, results in rounds.items():
             results.append(in_own_process(name, options))
@@ -378,12 +391,11 @@ def measure_text(options: argparse.Namespace) -> dict[str, Any]:
             "peak_bytes": min(result["peak_bytes"] for result in results),
             "before_bytes": min(result["before_bytes"] for result in results),
         }
-    ours, theirs = summary["hubscout"], summary["transformer-ranker"]
-    for key, name in (("seconds", "speed_ratio"), ("cpu_seconds", "cpu_speed_ratio")):
-        summary[name] = theirs["first"][key] / ours["first"][key]
-    summary["peak_memory_ratio"] = ours["peak_bytes"] / theirs["peak_bytes"]
-    summary["second_metric_share"] = ours["second"]["seconds"] / ours["first"]["seconds"]
-    summary["peer_second_metric_share"] = theirs["second"]["seconds"] / theirs["first"]["seconds"]
+    theirs = summary[PEER]
+    for ours in (summary[name] for name in RANKED):
+        for key, name in (("seconds", "speed_ratio"), ("cpu_seconds", "cpu_speed_ratio")):
+            ours[name] = theirs["first"][key] / ours["first"][key]
+        ours["peak_memory_ratio"] = ours["peak_bytes"] / theirs["peak_bytes"]
     return summary
 
 
@@ -408,14 +420,16 @@ def lines(part: str, found: dict[str, Any]) -> Iterator[str]:
             yield f"    pays from           {one['pays_from']:.0f} samples"
             yield f"    LogME differs by    {one['score_difference']:.1e} nats"
         return
-    ours, theirs = found["hubscout"], found["transformer-ranker"]
-    yield f"{found['texts']} texts, {ENCODER_PACKAGE}, LogME"
-    yield f"  hubscout            {ours['first']['seconds']:6.1f} s, peak {ours['peak_bytes'] / 2**20:.0f} MiB"
-    yield f"  transformer-ranker  {theirs['first']['seconds']:6.1f} s, peak {theirs['peak_bytes'] / 2**20:.0f} MiB"
-    yield f"  ratios              {found['speed_ratio']:.2f} times as fast, {found['cpu_speed_ratio']:.2f} by CPU time,"
-    yield f"                      {found['peak_memory_ratio']:.2f} times the peak memory"
-    yield f"  a second metric     {found['second_metric_share']:.1%} of the first run"
-    yield f"                      ({found['peer_second_metric_share']:.1%} with transformer-ranker)"
+    yield f"{found['texts']} texts, {ENCODER_PACKAGE}, LogME; processor seconds after the imports"
+    for name in (*RANKED, PEER):
+        one = found[name]
+        ratios = "" if name == PEER else f"; {one['cpu_speed_ratio']:.2f} times as fast as transformer-ranker"
+        ratios += "" if name == PEER else f", {one['peak_memory_ratio']:.2f} times its peak"
+        share = one["second"]["cpu_seconds"] / one["first"]["cpu_seconds"]
+        yield (
+            f"  {name:20}{one['first']['cpu_seconds']:6.1f} s, peak {one['peak_bytes'] / 2**20:.0f} MiB, "
+            f"a second metric {share:.0%} of it{ratios}"
+        )
 
 
 def main() -> None:
@@ -424,7 +438,7 @@ def main() -> None:
         "part",
         nargs="?",
         default="all",
-        choices=["all", "accelerate", "images", "text", "hubscout", "transformer-ranker"],
+        choices=["all", "accelerate", "images", "text", *RANKED, PEER],
     )
     parser.add_argument("--samples", type=int, default=0, help="images (512) or texts (2000)")
     parser.add_argument("--repeats", type=int, default=2)
@@ -436,9 +450,13 @@ def main() -> None:
     options = parser.parse_args()
     if options.child:
         texts, labels = read_texts(options.texts, options.samples)
-        measure = measure_hubscout if options.part == "hubscout" else measure_peer
-        with tempfile.TemporaryDirectory() as folder:
-            print(json.dumps(measure(texts, labels, encoder_folder(Path(folder)))))
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = encoder_folder(Path(temporary))
+            if options.part == PEER:
+                measured = measure_peer(texts, labels, folder)
+            else:
+                measured = measure_hubscout(texts, labels, folder, RANKED[options.part])
+            print(json.dumps(measured))
         return
     asked = options.samples
     for part in ("images", "text", "accelerate") if options.part == "all" else (options.part,):

@@ -5,7 +5,8 @@
 
 Each line is a process of its own. "above" is the peak of the process less what it had with all libraries imported and
 the data open; beside it the same in sizes of the model. With transformer-ranker installed its run on the same texts
-stands below; see `benchmarks/extraction.py` for its time.
+stands below; see `benchmarks/extraction.py` for its time. "bare steps" are forward and backward passes in torch with
+batches of 16, without anything of ours. At the end, what a process has after each import, each in one of its own.
 """
 
 from __future__ import annotations
@@ -23,6 +24,20 @@ import numpy as np
 from extraction import encoder_folder, make_texts, peak_bytes, write_jpegs
 
 IMAGES = "pypi/efficientnet-lite0"
+_PREPARED = "from hubscout.hubs import prepare_torchvision; prepare_torchvision(); "
+IMPORTS = {
+    "Python": "pass",
+    "torch": "import torch",
+    "torch, sympy": "import torch, sympy",
+    "torch and its compiler": "import torch._dynamo",
+    "torch, torchvision": f"{_PREPARED}import torchvision",
+    "torch, timm": f"{_PREPARED}import timm",
+    "torch, transformers": f"{_PREPARED}from transformers import AutoModel, AutoTokenizer",
+    "torch, transformers' BERT": f"{_PREPARED}from transformers.models.bert.modeling_bert import BertModel",
+    "hubscout.ranking": "import hubscout.ranking.rank_models",
+    "hubscout.ranking, BERT": f"{_PREPARED}import hubscout.ranking.rank_models; "
+    "from transformers.models.bert.modeling_bert import BertModel",
+}
 MIB = 1 << 20
 
 
@@ -60,6 +75,8 @@ def measured(model: str, data: str, samples: int, steps: int, work: str) -> dict
     forget_peak()
     if work == "load":
         size = load(model).card.bytes
+    elif work == "bare steps":
+        size = take_bare_steps(model, task)
     elif work == "tune":
         from hubscout.tuning import tune
 
@@ -73,6 +90,35 @@ def measured(model: str, data: str, samples: int, steps: int, work: str) -> dict
         size = ranking[0].bytes or 0
     after = process_bytes("VmHWM")
     return {"work": work, "before": before, "above": after - before, "model_bytes": size}
+
+
+def take_bare_steps(model: str, task: Any, steps: int = 4) -> int:
+    """Forward, backward and the optimiser's move over 16 samples; what the model itself takes."""
+    import torch
+
+    from hubscout.hubs import load
+
+    backbone = load(model)
+    assert backbone.module is not None
+    network = backbone.module.train()
+    optimizer = torch.optim.SGD(network.parameters(), lr=1e-4, momentum=0.9)
+    for step in range(steps):
+        rows = [(16 * step + place) % len(task.train) for place in range(16)]
+        batch = backbone.preprocessing.collate([backbone.preprocessing(task.train.inputs[row]) for row in rows])
+        backbone.forward(batch).features.sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return backbone.card.bytes
+
+
+def imported() -> dict[str, int]:
+    """What a process has after each import."""
+    code = "{0}; print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmRSS')))"
+    found = {}
+    for name, text in IMPORTS.items():
+        done = subprocess.run([sys.executable, "-c", code.format(text)], capture_output=True, text=True, check=True)
+        found[name] = int(done.stdout) * 1024
+    return found
 
 
 def peer(samples: int, encoder: str) -> dict[str, Any]:
@@ -113,7 +159,7 @@ def main() -> None:
         write_jpegs(images, options.samples * 10 // 7 + 10)
         encoder.mkdir()
         folder = encoder_folder(encoder)
-        works = ["load", "rank", "rank, ONNX Runtime", "tune"]
+        works = ["load", "rank", "rank, ONNX Runtime", "bare steps", "tune"]
         if importlib.util.find_spec("onnxruntime") is None:
             works.remove("rank, ONNX Runtime")
         found: dict[str, list[dict[str, Any]]] = {}
@@ -127,8 +173,13 @@ def main() -> None:
                 for run in found[name]:
                     above = run["above"]
                     print(f"  {run['work']:22} above {above / MIB:6.0f} MiB, {above / size:5.1f} times the model")
+    after = imported()
     if options.json:
-        print(json.dumps(found, indent=1))
+        print(json.dumps({**found, "imports": after}, indent=1))
+        return
+    print("a process after importing")
+    for name, taken in after.items():
+        print(f"  {name:26} {taken / MIB:6.0f} MiB")
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from hubscout.errors import (
 )
 from hubscout.optional import require, uncollected
 from hubscout.registry import Registry
+from small_models import save_bert
 
 HEAVY = ("torch", "transformers", "timm", "ray", "sklearn", "pandas", "pyarrow", "matplotlib")
 
@@ -208,6 +209,24 @@ print(*{{name.partition(".")[0] for name in sys.modules}})
     assert {"torch", "timm"} <= set(before)
     unused = {"transformers", "sklearn", "pandas", "pyarrow", "accelerate", "datasets", "onnx", "onnxruntime", "ray"}
     assert not (unused | {"loky", "psutil", "matplotlib", "sentence_transformers"}) & set(after)
+
+
+def test_ranking_a_text_model_imports_nothing_that_it_does_not_use(tmp_path):
+    """In torch; transformers itself imports torchvision, torch's compiler, SciPy and accelerate with every network."""
+    model = save_bert(tmp_path)
+    code = f"""
+import sys
+import numpy as np
+import hubscout
+task = hubscout.Task.from_arrays(np.array(["good film", "bad book"] * 8), ["a", "b"] * 8)
+ranking = hubscout.rank(task, [{model!r}], cache=False, measure_latency=False, accelerate="off")
+assert len(ranking) == 1, ranking.failures
+print(*{{name.partition(".")[0] for name in sys.modules}})
+"""
+    after = set(run("-c", code).stdout.splitlines()[-1].split())
+    assert {"torch", "transformers", "tokenizers"} <= after
+    unused = {"timm", "sklearn", "pandas", "pyarrow", "datasets", "onnx", "onnxruntime", "ray", "sentence_transformers"}
+    assert not (unused | {"loky", "matplotlib", "peft"}) & after
 
 
 def test_garbage_collection_is_off_while_libraries_are_imported_and_on_again_after_it():

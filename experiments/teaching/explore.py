@@ -5,7 +5,7 @@ runs: of what costs a step of fine-tuning and one pass of the teachers, the one 
 (validation less fine-tuning's), among those that are on no case more than a point below fine-tuning. What it chose
 failed on the text that it was judged on.
 
-**The second exploration** has texts and numbers as well, weaker terms on features, and less noise: a case is validated
+**The second exploration** has texts as well, weaker terms on features, and less noise: a case is validated
 on all train samples that it does not use, three to eight times as many. They decide nothing inside of a run, which ends
 with its last weights. The rule, again from before the runs, is that of the first, with each case's difference cut to
 three points either way, so that no case decides alone. Among what needs sixteen passes of the teachers, over views of
@@ -74,7 +74,7 @@ FIRST = Exploration(
     fallback="b-tuning, C",
 )
 SECOND = Exploration(
-    (21, 22, 23),
+    (21, 22),
     {
         "pets-740/mobilenetv2_coral_in1k/unused": 0.0004,
         "cr-300/paraphrase-MiniLM-L3-v2/unused": 0.0001,
@@ -82,10 +82,11 @@ SECOND = Exploration(
         "fashion-mnist-1000/cifar10_resnet20/unused": 0.03,
         "agnews-300/paraphrase-MiniLM-L3-v2/unused": 0.0001,
         "sign-digits-500/tf_efficientnet_lite0_in1k/unused": 0.0015,
-        "sprites-500/mobilenetv2_coral_in1k/unused": 0.0003,
     },
     {
         "fine-tune": ("fine-tune", None, {}),
+        "b-tuning, 3C, feature kd 0.1": ("b-tuning", 3.0, {"feature_trade_off": 0.1, "raw_features": True}),
+        "b-tuning, 3C, feature kd 0.3": ("b-tuning", 3.0, {"feature_trade_off": 0.3, "raw_features": True}),
         "b-tuning, C": ("b-tuning", 1.0, {}),
         "b-tuning, 3C": ("b-tuning", 3.0, {}),
         "b-tuning, C, features 0.1": ("b-tuning", 1.0, {"feature_trade_off": 0.1}),

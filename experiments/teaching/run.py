@@ -27,6 +27,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -36,6 +37,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import torch
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
@@ -50,8 +52,10 @@ from hubscout.tasks.splitting import stratified_sample  # noqa: E402
 
 CACHE = Path(os.environ.get("HUBSCOUT_EXPERIMENT_CACHE", Path.home() / ".cache" / "hubscout-experiments"))
 TEACHER = "tuned teacher: "
-EXPLORATION_SHARE = 0.5
+EXPLORATION_SHARE = 0.35
 """Of the seconds, where the table follows in the same call."""
+LOOK_AHEAD = 48
+"""Runs that a worker chooses from."""
 SEARCH_SEED, SEEDS = 0, (1, 2, 3, 4, 5)
 STEPS = int(os.environ.get("HUBSCOUT_EXPERIMENT_STEPS", "300"))
 ROWS = int(os.environ["HUBSCOUT_EXPERIMENT_ROWS"]) if "HUBSCOUT_EXPERIMENT_ROWS" in os.environ else None
@@ -113,7 +117,6 @@ CASES = {
         Case("fashion-mnist", 1000, "cifar10_resnet20", LARGE, STEEP, unused=True),
         Case("agnews", 300, "paraphrase-MiniLM-L3-v2", BOTH_SENTENCES, TEXT, None, unused=True),
         Case("cr", 300, "paraphrase-MiniLM-L3-v2", BOTH_SENTENCES, TEXT, None, unused=True),
-        Case("sprites", 500, MOBILENET, LARGE, NUMBERS, unused=True),
     )
 }
 """In the order of their worth."""
@@ -267,26 +270,26 @@ HEADS, SICK = "pet-heads-500/mobilenetv2_coral_in1k", "sick-siamese-1000/paraphr
 NO_KNOBS = ("fine-tune, no knobs", "b-tuning, no knobs")
 CHOSEN, CHOSEN_VIEWS = "what was chosen", "what was chosen with views"
 IMAGES, BASELINES_WITH_VIEWS = (*FEW, *OTHERS), ("feature kd, 16 views", "logit-kd, 16 views")
+PLAIN = (*FEW, *OTHERS, TEXTS)
 WORTH: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
-    ((*FEW, *OTHERS, TEXTS), (CHOSEN,)),
-    (IMAGES, (CHOSEN_VIEWS, *BASELINES_WITH_VIEWS)),
-    (ALL, (CHOSEN,)),
-    ((FAR,), (CHOSEN, "feature kd", "logit-kd, weak")),
-    ((TEXTS,), ("logit-kd, weak",)),
-    ((*FEW, *OTHERS, TEXTS), (*NO_KNOBS, f"{CHOSEN}, no knobs")),
-    ((HEADS,), ("fine-tune", "b-tuning", CHOSEN, "feature kd", "logit-kd, weak")),
-    ((*ALL, FAR, HEADS), (*NO_KNOBS, f"{CHOSEN}, no knobs")),
+    (PLAIN, (CHOSEN,)),
+    (PLAIN, (*NO_KNOBS, f"{CHOSEN}, no knobs")),
+    ((*ALL, FAR), (CHOSEN,)),
+    ((HEADS,), ("fine-tune", "b-tuning", CHOSEN, "feature kd")),
+    (PLAIN, ("feature kd, default, no knobs",)),
     (FEW, ("untrained teachers", "untrained b-tuning teachers")),
-    (IMAGES, ("b-tuning, 16 views",)),
-    ((FAR,), (CHOSEN_VIEWS, *BASELINES_WITH_VIEWS)),
+    ((FAR,), ("feature kd", "logit-kd, weak")),
+    ((*ALL, FAR, HEADS), (*NO_KNOBS, f"{CHOSEN}, no knobs")),
     (FEW, ("logit-kd, tuned teachers",)),
     (tuple(MEDIUM), ("fine-tune", "b-tuning", "feature kd", "logit-kd, weak", CHOSEN)),
-    (FEW, ("fine-tune, rate of b-tuning", "distill-weighted", "ema", "mixup", "soup of four runs", "lora")),
-    ((SICK,), ("fine-tune", "b-tuning", CHOSEN, "feature kd")),
+    (FEW, ("distill-weighted", "ema", "mixup", "b-tuning, left out", "soup of four runs", "lora")),
     (ALL, (UPPER,)),
-    (FEW, ("b-tuning, uniform", "b-tuning, left out", "b-tuning, precision", "b-tuning, one teacher")),
+    (IMAGES, (CHOSEN_VIEWS, *BASELINES_WITH_VIEWS)),
+    ((TEXTS, HEADS), ("logit-kd, weak",)),
+    ((SICK,), ("fine-tune", "b-tuning", CHOSEN, "feature kd")),
+    (FEW, ("fine-tune, rate of b-tuning", "b-tuning, uniform", "b-tuning, precision", "b-tuning, one teacher")),
     ((FAR, TEXTS, "fashion-mnist-500/cifar10_resnet20", HEADS), (UPPER,)),
-    (FEW, ("b-tuning with mixup and ema", "b-tuning, tuned teachers")),
+    (FEW, ("b-tuning, 16 views", "b-tuning with mixup and ema", "b-tuning, tuned teachers")),
 )
 """What is run, cases and their methods, what answers most first."""
 
@@ -515,7 +518,6 @@ def raw_features() -> AbstractContextManager[Any]:
 
     Its strength is in shares of the variance all the same.
     """
-    import torch
     from torch import nn
 
     from hubscout.tuning.methods import method
@@ -555,6 +557,7 @@ def work(setting: Setting) -> dict[str, Any]:
 
     warnings.simplefilter("ignore")
     kept.share(CACHE / "kept")
+    torch.cuda.empty_cache()
     try:
         if setting.method.startswith(TEACHER):
             tune_teacher(setting)
@@ -639,36 +642,67 @@ def main() -> None:
     began, ends = time.monotonic(), {"explore": given.seconds, "table": given.seconds}
     if given.plan == "both":
         ends["explore"] *= EXPLORATION_SHARE
-    with (
-        ProcessPoolExecutor(given.workers, multiprocessing.get_context("spawn")) as pool,
-        given.out.open("a") as file,
-    ):
+    crew = [Worker() for _ in range(given.workers)]
+    with given.out.open("a") as file:
         for name in ("explore", "table") if given.plan == "both" else (given.plan,):
             plan = Plan(done, given.cases, given.methods, explores=name == "explore")
-            for record in finished(plan, pool, given.workers, began + ends[name]):
+            for record in finished(plan, crew, began + ends[name]):
                 if "prepared" not in record:  # it lies in the cache of this machine alone
                     file.write(json.dumps(record) + "\n")
                     file.flush()
-                told = record.get("test", record.get("failed"))
-                seconds = f"{time.monotonic() - began:4.0f} s"
+                seconds, told = f"{time.monotonic() - began:4.0f} s", record.get("test", record.get("failed"))
                 print(seconds, record["case"], record["method"], record["seed"], told, flush=True)
             if name == "explore":
                 print(json.dumps(choose(done.values()), indent=1), flush=True)
 
 
-def finished(plan: Plan, pool: ProcessPoolExecutor, workers: int, end: float) -> Iterator[dict[str, Any]]:
+class Worker:
+    """A process. The first run of a case in it takes long, most of it for kernels of shapes that are new to it."""
+
+    def __init__(self) -> None:
+        self.cases: set[str] = set()
+        self.setting: Setting | None = None
+        self._start()
+
+    def _start(self) -> None:
+        self.pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+
+    def begin(self, setting: Setting) -> Future[dict[str, Any]]:
+        self.setting = setting
+        self.cases.add(setting.case)
+        return self.pool.submit(work, setting)
+
+    def end(self, future: Future[dict[str, Any]]) -> dict[str, Any]:
+        """The record of the run; one whose process was killed has failed, and the next has a new process."""
+        setting, self.setting = self.setting, None
+        assert setting is not None
+        try:
+            return future.result()
+        except BrokenProcessPool as error:
+            self.cases.clear()
+            self._start()
+            return {"key": setting.key, **asdict(setting), "failed": f"{type(error).__name__}: {error}"[:300]}
+
+
+def next_setting(worker: Worker, crew: list[Worker], ready: list[Setting]) -> Setting:
+    """One of a case that the worker knows; or else of the one that the fewest know."""
+    known = [setting for setting in ready if setting.case in worker.cases]
+    return known[0] if known else min(ready, key=lambda s: sum(s.case in other.cases for other in crew))
+
+
+def finished(plan: Plan, crew: list[Worker], end: float) -> Iterator[dict[str, Any]]:
     """The records of a plan as they come in; nothing is begun after `end`."""
-    running: set[Future[dict[str, Any]]] = set()
+    running: dict[Future[dict[str, Any]], Worker] = {}
     while True:
-        if time.monotonic() < end:
-            for setting in islice(plan.ready(), workers - len(running)):
+        for worker in crew if time.monotonic() < end else ():
+            if worker.setting is None and (ready := list(islice(plan.ready(), LOOK_AHEAD))):
+                setting = next_setting(worker, crew, ready)
                 plan.begun.add(setting.key)
-                running.add(pool.submit(work, setting))
+                running[worker.begin(setting)] = worker
         if not running:
             return
         for future in wait(running, return_when=FIRST_COMPLETED).done:
-            running.remove(future)
-            record = future.result()
+            record = running.pop(future).end(future)
             plan.done[record["key"]] = record
             yield record
 

@@ -30,7 +30,7 @@ RECORDS = list(map(json.loads, (HERE / "results" / "runs.jsonl").read_text().spl
 _CHOICE = explore.choose(RECORDS)
 CHOSEN, CHOSEN_VIEWS = _CHOICE["default"], _CHOICE["with views"]
 """What the second one chose, of what costs a pass of the teachers and of what costs sixteen."""
-NO_KNOBS = ("fine-tune, no knobs", "b-tuning, no knobs", f"{CHOSEN_FIRST}, no knobs", f"{CHOSEN}, no knobs")
+NO_KNOBS = tuple(f"{name}, no knobs" for name in ("fine-tune", "b-tuning", CHOSEN_FIRST, CHOSEN, "feature kd, default"))
 OURS = ("b-tuning", "features", "left out", "untrained")
 """How names of what is or holds B-Tuning begin; the others are baselines."""
 EQUAL_RATE = "fine-tune, rate of b-tuning"

@@ -166,3 +166,10 @@ def test_empty_pictures_are_not_compared() -> None:
 
 def test_groups_of_equal_keys() -> None:
     assert equal_groups(enumerate("abcab")) == [(0, 3), (1, 4)]
+
+
+def test_numbers_far_from_all_others_are_found() -> None:
+    numbers = [*map(float, range(40)), 1e6]
+    found = hs.check(([f"text {number}" for number in range(41)], numbers))
+    assert found["outliers"].count == 1
+    assert found["outliers"].groups[0][0].label == "1e+06"

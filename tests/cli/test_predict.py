@@ -18,6 +18,8 @@ from hubscout.errors import InputError, TaskError
 from hubscout.features import FeatureCache, extract
 from hubscout.hubs import Identifier, prepare_torchvision
 from hubscout.tasks import Split, Task
+from hubscout.tasks.kinds import kind_of
+from hubscout.tasks.prediction_inputs import Reader
 from hubscout.tuning import Tuned, tune
 from hubscout.tuning.batches import MODEL, StreamedBatches
 from hubscout.tuning.decoded_batches import HeldBatches
@@ -324,3 +326,22 @@ def test_lines_and_texts_still_are_texts(text_model: Path, hubscout: Callable[..
         result = hubscout("predict", text_model, *arguments)
         assert result.exit_code == 2
         assert part in result.stderr
+
+
+def test_columns_of_labels_go_by_their_names(tmp_path: Path) -> None:
+    """In any order, and with others beside them; without these names, in turn and one for each."""
+    table = tmp_path / "rows.csv"
+    table.write_text("text,width,height,other\nshort,1,10,5\nlonger,2,20,5\n")
+    kind = kind_of("regression")
+
+    def read(*label: str) -> np.ndarray:
+        reader = Reader(["text"], kind, ("height", "width"), {"text": "text"}, label=label)
+        return np.asarray(reader.encode(reader.read([table])))
+
+    for label in (("height", "width"), ("width", "height"), ("width", "other", "height")):
+        np.testing.assert_array_equal(read(*label), [[10, 1], [20, 2]])
+    np.testing.assert_array_equal(read("height", "other"), [[10, 5], [20, 5]])
+    with pytest.raises(TaskError, match=r"predicts 2 numbers \(height, width\), and 1 column was named.*: width\."):
+        read("width")
+    with pytest.raises(TaskError, match=r"2 numbers .* and 3 columns were named"):
+        read("width", "other", "text")

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from hubscout.cli.tune import open_teachers
+from hubscout.errors import CodeNotAllowedError
+from hubscout.hubs import load
 
 Run = Callable[..., Any]
 NETWORKS = """
@@ -43,6 +48,9 @@ def test_rank_race_and_teach_in_one_command(hubscout: Run, images: Path, network
     for folder in ("winner", "deployed"):
         told = hubscout("predict", tmp_path / "run" / folder, next(images.glob("red/*")), "--allow-code", "--json")
         assert told.exit_code == 0, told.stderr
+    assert open_teachers([str(tmp_path / "run")], 3, allow_code=True) == [big]
+    with pytest.raises(CodeNotAllowedError):
+        load(open_teachers([str(tmp_path / "run")], 3)[0])  # it came out of a file
     page = hubscout("report", tmp_path / "run")
     assert page.exit_code == 0, page.stderr
     assert "Learning curves" in (tmp_path / "run" / "report.html").read_text()
@@ -83,7 +91,27 @@ def test_a_pattern_races_all_that_it_matches_and_limits_hold(
     assert json.loads(result.stdout)["winner"]["model"].endswith("width=4")
     none = hubscout("race", images, *models, "--max-params", "1", "--out", tmp_path / "none", *QUICK)
     assert none.exit_code == 2
-    assert "keeps the limits" in none.stderr
+    assert "all 2 are over the limits" in none.stderr
+
+
+def test_the_command_for_more_time_goes_on_with_the_race(
+    hubscout: Run, images: Path, networks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = ("-m", f"{networks}?width=4", "-m", f"{networks}?width=16")
+    words = ["race", str(images), *models, "--budget=0.01s", "--out", str(tmp_path / "run"), "--overwrite", *QUICK]
+    monkeypatch.setattr("sys.argv", ["hubscout", *words])
+    first = hubscout(*words)
+    assert first.exit_code == 0, first.stderr
+    said = first.stderr.partition("the race goes on from here:\n")[2].replace(" \\\n", "")
+    command = shlex.split(said)
+    assert command[:2] == ["hubscout", "race"]
+    assert command[-4:] == ["--budget", "0.04s", "--out", str(tmp_path / "run")]
+    command[-3] = "30s"
+    again = hubscout(*command[1:])
+    assert again.exit_code == 0, again.stderr
+    assert "the race goes on with more time or models" in again.stderr
+    page = hubscout("report", tmp_path / "run")
+    assert page.exit_code == 0, page.stderr
 
 
 def test_models_of_a_list_race_and_run_no_code(

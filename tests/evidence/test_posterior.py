@@ -51,6 +51,20 @@ def test_probability_of_largest_is_what_drawing_gives():
     )
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_rows_are_left_out_where_one_target_is_fitted_and_another_not_explained():
+    """A target that features say nothing of has no ratio to divide by."""
+    generator = np.random.default_rng(0)
+    fitted = np.arange(24.0) % 2
+    features = generator.normal(size=(24, 80)) * 0.01 + 5 * np.eye(2, 80)[fitted.astype(int)]
+    alternating = np.tile([1.0, 1.0, -1.0, -1.0], 6)  # orthogonal to both means
+    targets = np.column_stack([fitted, alternating])
+    found = logme(features, targets, kind="regression", center=False)
+    assert np.isinf(found.ratio).tolist() == [False, True]
+    assert found.ratio[0] < 1e-6
+    assert np.isfinite(found.predict_left_out(features, targets)).all()
+
+
 @pytest.mark.filterwarnings("ignore::hubscout.errors.UnboundedEvidenceWarning")
 def test_rows_are_left_out_of_a_fit_without_noise():
     """With more features than rows labels are fitted exactly, and what the other rows say of one is not 0 / 0."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import runpy
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -54,7 +56,7 @@ def test_teaching_plans_what_fits_and_has_a_line_for_it(monkeypatch: pytest.Monk
     run = runpy.run_path(str(EXPERIMENTS / "teaching" / "run.py"))
     table = runpy.run_path(str(EXPERIMENTS / "teaching" / "table.py"))
     methods = run["METHODS"]
-    plan = run["Plan"]({}, list(run["CASES"]), list(methods))
+    plan = run["Plan"]({record["key"]: record for record in table["RECORDS"]}, list(run["CASES"]), list(methods))
     assert len(plan.pairs) == len(set(plan.pairs))
     assert all(run["fits"](*pair) for pair in plan.pairs)
     assert {method for _, method in plan.pairs} <= {*table["METHODS"], *table["NO_KNOBS"]}
@@ -80,7 +82,7 @@ def test_what_is_explored_is_judged_nowhere(monkeypatch: pytest.MonkeyPatch) -> 
             record["validation"] += 0.02
         if record["method"] == "features 0.3":  # better in the mean, and below fine-tuning somewhere
             record["validation"] += 0.1 if record["case"].startswith("pets") else -0.015
-        if record["method"] == "left out, C" and record["case"].startswith("sprites"):  # by one case alone
+        if record["method"] == "left out, C" and record["case"].startswith("cr-"):  # by one case alone
             record["validation"] += 0.3
         if record["method"] == "b-tuning, C, 16 views":  # costs more passes
             record["validation"] += 0.2
@@ -90,6 +92,30 @@ def test_what_is_explored_is_judged_nowhere(monkeypatch: pytest.MonkeyPatch) -> 
     plan = run["Plan"]({record["key"]: record for record in records}, list(run["CASES"]), list(run["METHODS"]))
     judged = {method for case, method in plan.pairs if case == "pets-370/mobilenetv2_coral_in1k"}
     assert {"features 0.1", "features 0.1, no knobs", "b-tuning, C, 16 views"} <= judged
+
+
+def test_a_worker_stays_with_the_cases_that_it_knows_and_new_ones_spread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    monkeypatch.syspath_prepend(str(EXPERIMENTS / "teaching"))
+    run = runpy.run_path(str(EXPERIMENTS / "teaching" / "run.py"))
+    ready = [run["Setting"](case, "fine-tune", 0.1, None, seed) for case in ("one", "two") for seed in (1, 2)]
+    crew = [SimpleNamespace(cases=cases) for cases in ({"two"}, {"one"}, {"one"}, set())]
+    found = [run["next_setting"](worker, crew, ready) for worker in crew]
+    assert [(one.case, one.seed) for one in found] == [("two", 1), ("one", 1), ("one", 1), ("two", 1)]
+
+
+def test_a_run_whose_process_is_killed_has_failed_and_the_next_one_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    monkeypatch.syspath_prepend(str(EXPERIMENTS / "teaching"))
+    run = runpy.run_path(str(EXPERIMENTS / "teaching" / "run.py"))
+    worker, setting = run["Worker"](), run["Setting"]("one", "fine-tune", 0.1, None, 1)
+    for function, told in ((os.abort, "BrokenProcessPool"), (dict, "")):
+        worker.setting = setting
+        worker.cases.add("one")
+        record = worker.end(worker.pool.submit(function))
+        assert record.get("failed", "").startswith(told)
+        assert bool(worker.cases) == (told == "")
+    worker.pool.shutdown()
 
 
 def test_a_case_that_is_validated_on_unused_samples_has_all_of_them_and_no_other(

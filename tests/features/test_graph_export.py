@@ -14,7 +14,7 @@ from torch import nn
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
-from hubscout.features.graph_export import export, open_session, weights_of  # noqa: E402
+from hubscout.features.graph_export import Session, export, weights_of  # noqa: E402
 from hubscout.hubs import Batch, Output  # noqa: E402
 
 
@@ -64,12 +64,11 @@ def test_a_session_with_the_weights_gives_what_torch_gives(backbone: Any, batch:
     assert all(type(one) is nn.Parameter for one in backbone.module.parameters())
     for layout in (torch.contiguous_format, torch.channels_last):
         backbone.module.to(memory_format=layout)
-        session, held = open_session(tmp_path / "graph.onnx", weights_of(backbone), threads=1)
+        session = Session(tmp_path / "graph.onnx", weights_of(backbone), threads=1)
         images = torch.rand(5, 3, 8, 8)
-        (found,) = session.run(None, {"inputs": images.numpy()})
+        (found,) = session.run({"inputs": images.numpy()})
         with torch.no_grad():
             np.testing.assert_allclose(found, backbone.module(images).numpy(), rtol=1e-4, atol=1e-5)
-        del held
 
 
 def test_the_file_has_no_large_weights(backbone: Any, batch: Any, tmp_path: Path) -> None:
@@ -82,3 +81,33 @@ def test_the_file_has_no_large_weights(backbone: Any, batch: Any, tmp_path: Path
     assert "weight unused" not in {tensor.name for tensor in tensors}
     sizes = {name: weight.nbytes for name, weight in weights_of(backbone).items()}
     assert path.stat().st_size < sizes["weight first.weight"] + sizes["weight convolution.weight"]
+
+
+class Words(nn.Module):
+    """Two tables that rows are looked up in, one of which is also a matrix."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.words, self.tied = nn.Embedding(2000, 64), nn.Embedding(300, 64)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        found = self.words(ids).mean(1) + self.tied(ids[:, 0] % 300)
+        return found @ self.tied.weight.T
+
+
+def test_a_session_looks_rows_up_where_torch_has_them_and_copies_no_table(backbone: Any, tmp_path: Path) -> None:
+    backbone.module = Words().eval()
+    ids = {"inputs": torch.arange(12).reshape(2, 6)}
+    path = tmp_path / "graph.onnx"
+    export(backbone, (), ids, named, ["features"], path, free_length=("inputs",))
+    graph = onnx.load(str(path), load_external_data=False).graph
+    assert [place.name for place in graph.input] == ["inputs", "weight words.weight"]
+    session = Session(path, weights_of(backbone), threads=1)
+    assert session.inputs == ["inputs"]
+    asked = torch.tensor([[1999, 5, 7], [3, 3, 299]])
+    for _ in range(2):
+        (found,) = session.run({"inputs": asked.numpy()})
+        with torch.no_grad():
+            np.testing.assert_allclose(found, backbone.module(asked).numpy(), rtol=1e-4, atol=1e-5)
+            backbone.module.words.weight[1999] += 1.0  # the second pass sees it: it is torch's own memory

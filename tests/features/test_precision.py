@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import platform
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from hubscout.features.precision import (
     BatchSize,
     Precision,
     compiling_pays,
+    give_back_freed,
     is_out_of_memory,
     pick_device,
     pick_precision,
@@ -179,3 +182,17 @@ def test_a_gpu_gives_what_a_cpu_gives(make_backbone: Any, task: Task) -> None:
     on_cpu, on_gpu = (extract(make_backbone(), task, device=device, batch_size=128) for device in ("cpu", "cuda"))
     assert relative_error(torch.from_numpy(on_gpu.features()), torch.from_numpy(on_cpu.features())) < 0.01
     assert np.array_equal(on_cpu.rows, on_gpu.rows)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="an allocator of another kind")
+def test_memory_that_is_free_between_blocks_in_use_goes_back_to_the_system() -> None:
+    def resident_bytes() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+    blocks = [bytearray(b"x" * (1 << 16)) for _ in range(1024)]
+    kept = blocks[::2]
+    before = resident_bytes()
+    del blocks
+    give_back_freed()
+    assert before - resident_bytes() > 16 << 20  # of 32 MiB
+    assert all(block[-1] == ord("x") for block in kept)

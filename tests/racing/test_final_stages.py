@@ -17,7 +17,8 @@ from hubscout.errors import InputError, InterruptedRunError, ModelNotFoundError
 from hubscout.racing import Race, race
 from hubscout.racing.arms import Arm, Look, Runner
 from hubscout.racing.elimination import better_rate
-from hubscout.racing.final_stages import FinalStages, Finish
+from hubscout.racing.final_stages import FinalStages
+from hubscout.racing.finishing import Finish
 from hubscout.racing.floor import FitProbe, Floor
 from hubscout.racing.rungs import Pace
 from hubscout.runs.events import Raced
@@ -217,7 +218,7 @@ def test_the_steps_of_the_winner_are_those_that_it_was_trained_for(
     def longer(run: Any, *_: Any) -> None:
         run.loop.steps += 7
 
-    monkeypatch.setattr("hubscout.racing.final_stages.fit_to_time", longer)
+    monkeypatch.setattr("hubscout.racing.finishing.fit_to_time", longer)
     found = race(task, names(networks, "width=16"), out=tmp_path / "run", budget=600, **OPTIONS)
     assert found.tuned is not None
     assert found.steps == found.tuned.steps == found.told.steps + 7

@@ -17,7 +17,7 @@ from racing_networks import QUICK, names
 from hubscout.engines.job import forget
 from hubscout.errors import DivergedError, InterruptedRunError
 from hubscout.racing import Race, race
-from hubscout.racing.final_stages import Finish
+from hubscout.racing.finishing import Finish
 from hubscout.racing.floor import PROBE, FitProbe, Floor
 from hubscout.racing.held_out_samples import for_race
 from hubscout.racing.race_plan import RacePlan
@@ -208,6 +208,8 @@ def test_a_winner_that_was_not_looked_at_starts_from_its_probe(
     assert found.tuned.best_step == found.tuned.steps > 0  # the trained network: it has not fallen below
     assert found.tuned.metric("validation").value == pytest.approx(probed(tmp_path / "run", found), abs=0.02)
     assert "Training starts from the linear probe of the frozen features." in found.tuned.notes
+    assert found.tuned.arguments.head_learning_rate == found.tuned.arguments.learning_rate == 1e-7
+    assert json.loads((tmp_path / "run" / "winner" / "tuning.json").read_text())["steps"] == found.tuned.steps
 
 
 def test_where_the_time_is_over_some_of_the_test_samples_are_measured(networks: Path, tmp_path: Path) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,10 +15,12 @@ from racing_networks import QUICK, names
 from hubscout.engines.job import forget
 from hubscout.errors import InterruptedRunError, RunError
 from hubscout.racing import race
+from hubscout.racing.floor import Floor
 from hubscout.racing.race_plan import RacePlan
 from hubscout.racing.rungs import Time
 from hubscout.runs.events import Raced
 from hubscout.runs.race_record import read_race
+from hubscout.runs.row import Row
 from hubscout.tasks import Task
 from hubscout.tuning import Tuned
 
@@ -35,7 +40,21 @@ def pace(monkeypatch: pytest.MonkeyPatch) -> None:
         return Time(plan.clock.seconds / 100, dict.fromkeys(plan.evidence, 0.01)), None
 
     monkeypatch.setattr(RacePlan, "_time", seconds)
-    monkeypatch.setattr("hubscout.racing.final_stages.fit_to_time", lambda *_: None)  # runs are as long as planned
+    monkeypatch.setattr("hubscout.racing.finishing.fit_to_time", lambda *_: None)  # runs are as long as planned
+
+
+def test_steps_are_timed_only_where_they_and_the_measuring_fit_twice(make_row: Callable[..., Row]) -> None:
+    """By what extraction took: 64 samples take 0.64 s, a step three times that, 200 samples to measure 2 s."""
+    plan: Any = SimpleNamespace(
+        ranking=[make_row("a", 0.0, samples_per_second=100.0)],
+        asked=SimpleNamespace(batch_size=64),
+        task=SimpleNamespace(validation=range(50), test=range(150)),
+    )
+    floor = Floor("a", 0.5, 50, 100, 1.0, Path())
+    needed = 2 + 2 * (5 * 1.92 + 1)
+    assert RacePlan._can_be_timed(plan, "a", floor, needed + 0.1)
+    assert not RacePlan._can_be_timed(plan, "a", floor, needed - 0.1)
+    assert not RacePlan._can_be_timed(plan, "a", replace(floor, seconds=30.0), needed + 0.1)
 
 
 @pytest.mark.usefixtures("pace")
@@ -64,6 +83,25 @@ def test_a_longer_budget_is_used_as_that_of_a_fresh_race(task: Task, networks: P
     again = race(task, models, out=tmp_path / "run", budget=600, **OPTIONS)
     assert again.answer == long.answer
     assert len(lines(tmp_path / "run", "race")) == 2
+
+
+@pytest.mark.usefixtures("pace")
+def test_a_race_that_compared_nobody_and_goes_on_compares_all_from_their_start(
+    task: Task, networks: Path, tmp_path: Path
+) -> None:
+    models = names(networks, "width=8", "width=16&seed=1", "width=48")
+    short = race(task, models, out=tmp_path / "run", budget=50, **OPTIONS)
+    assert not short.looks
+    assert short.tuned is not None
+    assert short.tuned.steps == 20
+    forget()
+    long = race(task, models, out=tmp_path / "run", budget=600, **OPTIONS)
+    fresh = race(task, models, out=tmp_path / "fresh", budget=600, **OPTIONS)
+    assert {(look.arm, look.rung): look.metric for look in long.looks} == {
+        (look.arm, look.rung): look.metric for look in fresh.looks
+    }
+    assert long.tuned is not None
+    assert long.tuned.metric("validation").value >= short.tuned.metric("validation").value
 
 
 @pytest.mark.usefixtures("pace")

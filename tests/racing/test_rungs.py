@@ -67,6 +67,9 @@ def test_where_time_makes_runs_short_no_model_is_judged_after_a_handful_of_steps
     if seconds > 10:
         assert len(found.models) > 1
     assert field(300.0, steps=60).widths == (18, 9, 9)  # so short a run was asked for
+    again = choose_field(MODELS, found.steps, 0.2, Time(300.0, dict.fromkeys(MODELS, 0.1)), asked=300)
+    judged = [rung for rung, width in zip(rungs_of(again.steps, 0.2), again.widths, strict=False) if width]
+    assert all(rung.steps >= 10 for rung in judged)  # of a race that goes on with runs as short as before
 
 
 def uneven(seconds: float, **per_step: float):
@@ -89,6 +92,7 @@ def test_the_first_by_evidence_starts_unless_it_does_not_fit_even_alone() -> Non
     assert uneven(70.0, m0=0.7).models == ("m0",)
     assert uneven(10.0, m0=0.7).models == ("m1", "m2", "m3")
     assert uneven(1.0).models == ("m0",)  # nobody fits
+    assert uneven(3.0, m0=0.7).models == ("m0",)  # nor is anybody compared: evidence alone says who is first
 
 
 def test_a_model_that_is_too_slow_for_the_budget_is_named(

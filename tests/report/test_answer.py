@@ -1,12 +1,13 @@
 import shlex
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from hubscout.ranking import Ranking
 from hubscout.report import Run
-from hubscout.report.answer import answer, next_command
+from hubscout.report.answer import answer, longer_race, next_command, next_commands
 from hubscout.report.page import answer_section
 from hubscout.runs.row import Expected, Failure
 
@@ -169,3 +170,34 @@ def test_the_command_tunes_the_model_that_the_answer_names(ranking: Ranking) -> 
     assert found.best.identifier == "timm/large"
     assert context.params["model"] == "timm/large"
     assert context.params["method"] == "fine-tune"
+
+
+def test_models_that_are_tied_are_told_apart_by_a_race(ranking: Ranking) -> None:
+    assert [words(command)[1] for command in next_commands(ranking, Path("run"))] == ["tune", "report"]
+    close = with_row(ranking, "timm/medium", score=0.8999, block_scores=ranking.rows[0].block_scores[::-1])
+    race, *rest = map(words, next_commands(close, Path("run")))
+    assert race[:2] == ["hubscout", "race"]
+    assert [race[place + 1] for place, word in enumerate(race) if word == "-m"] == ["timm/large", "timm/medium"]
+    assert race[-4:] == ["--budget", "30min", "--out", "race/"]
+    assert [command[1] for command in rest] == ["tune", "report"]
+
+
+def test_a_longer_race_goes_on_in_its_folder() -> None:
+    said = [
+        "/bin/hubscout",
+        "race",
+        "pets/",
+        "-m",
+        "a b",
+        "--budget=90s",
+        "-o",
+        "old",
+        "--overwrite",
+        "--max-params",
+        "5M",
+    ]
+    expected = ["hubscout", "race", "pets/", "-m", "a b", "--max-params", "5M", "--budget", "6min", "--out", "run"]
+    assert words(longer_race(said, "run")) == expected
+    assert longer_race(["hubscout", "race", "pets/"], "run") == ""
+    assert longer_race(["hubscout", "rank", "pets/", "--budget", "1h"], "run") == ""
+    assert longer_race(["pytest"], "run") == ""

@@ -16,6 +16,7 @@ from rich.console import Console
 from hubscout.racing import Race, race
 from hubscout.racing.floor import FitProbe
 from hubscout.report import open_run, render
+from hubscout.runs.race_record import BesideProbe
 from hubscout.runs.texts import human_probability
 from hubscout.tasks import Task
 
@@ -105,6 +106,22 @@ def test_sentence_card_and_table_agree_on_how_sure_it_is(raced: tuple[Path, Race
     console = Console(width=200, file=io.StringIO())
     console.print(found.table())
     assert sure in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_points_of_one_rung_are_no_curve_and_a_probe_is_not_told_by_its_training(raced: tuple[Path, Race]) -> None:
+    run = open_run(raced[0])
+    assert run.race is not None
+    beside = BesideProbe(model=run.race.order[0].model, probe=0.25, winner=0.75, samples=40)
+    trained, probe = (tuple(replace(one, best_step=step) for one in run.tuning) for step in (5, 0))
+    page = render(replace(run, race=replace(run.race, beside=beside), tuning=trained))
+    assert "Learning curves" in page
+    assert "0.7500 by the winner, on 40 held-out samples" in section(page, "answer")
+    once = replace(run.race, beside=beside, looks=tuple(look for look in run.race.looks if look.rung == 0))
+    page = render(replace(run, race=once, tuning=probe))
+    assert "Learning curves" not in page
+    assert "Arms of the race" in page
+    assert "by the winner, on" not in section(page, "answer")
+    assert f"Held-out {run.race.metric}" not in section(page, "answer")
 
 
 def test_a_rung_without_a_look_is_no_column(raced: tuple[Path, Race]) -> None:

@@ -86,3 +86,26 @@ def test_numbers_may_be_minus_one_unless_a_whole_split_is() -> None:
     some = from_frames([-1.0, 2.0], train=(0.5, 3.25))
     np.testing.assert_array_equal(some.test.targets, [[-1.0], [2.0]])
     np.testing.assert_array_equal(from_frames([-1.0] * 2, train=(-0.5, 3.25)).test.targets, [[-1.0], [-1.0]])
+
+
+def test_numbers_far_from_all_others_are_said() -> None:
+    numbers = np.arange(60.0)[:, None] + [0, 100]
+    numbers[7, 1] = 1e6
+    task = Task.from_arrays(np.arange(60.0)[:, None], numbers, kind="regression", test_size=0, validation_size=0)
+    (note,) = [note for note in task.notes if "far from all others" in note]
+    assert "1 of 60 numbers of 'y1' in train, such as 1e+06 (half of all are from 115.75 to" in note
+    usual = np.random.default_rng(0).lognormal(sigma=1.5, size=(500, 1))
+    assert not [note for note in Task.from_arrays(usual, usual, kind="regression").notes if "far" in note]
+    counts = np.zeros((50, 1))
+    counts[:3] = 1  # mostly zero: no middle half to be far from
+    assert not [note for note in Task.from_arrays(counts, counts, kind="regression").notes if "far" in note]
+
+
+def test_a_column_of_one_number_is_left_out(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"text": TEXTS, "long": np.arange(20.0), "always": 7.0, "wide": np.arange(20.0) ** 2})
+    task = Task.from_table(frame, text="text", label=["long", "always", "wide"])
+    assert task.target_names == ("long", "wide")
+    assert all(part.targets.shape[1] == 2 for part in task.splits.values())
+    assert [note for note in task.notes if "left out" in note and "'always'" in note]
+    with pytest.raises(TaskError, match=r"'always' has the one value 7 in all of train"):
+        Task.from_table(frame, text="text", label="always", kind="regression")

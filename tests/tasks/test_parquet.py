@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -82,3 +83,36 @@ def test_repeated_values_are_read_as_they_are(tmp_path: Path) -> None:
     frame = pd.DataFrame({"text": ["a b c", "d e f"] * 5, "label": pd.Categorical(["x", "y"] * 5)})
     frame.to_parquet(tmp_path / "categories.parquet")
     assert Task.from_table(tmp_path / "categories.parquet").target_names == ("x", "y")
+
+
+def classes_described(values: list[Any], feature: Any, path: Path) -> Path:
+    table = pa.table({"text": [f"text {number}" for number in range(len(values))], "label": values})
+    described = json.dumps({"info": {"features": {"text": {"dtype": "string", "_type": "Value"}, "label": feature}}})
+    pq.write_table(table.replace_schema_metadata({"huggingface": described}), path)
+    return path
+
+
+def test_classes_have_the_names_that_hugging_face_wrote_beside_them(tmp_path: Path) -> None:
+    names = {"names": ["cat", "dog", "eel"], "_type": "ClassLabel"}
+    plain = classes_described([0, 1, 2, 0, 1, -1] * 5, names, tmp_path / "plain.parquet")
+    task = Task.from_table(plain)
+    assert task.target_names == ("cat", "dog", "eel")
+    assert sum(map(len, task.splits.values())) == 25
+    for number, wrapped in enumerate(({"feature": names, "_type": "List"}, [names])):
+        several = classes_described([[0, 2], [1], [0], [2]] * 5, wrapped, tmp_path / f"{number}.parquet")
+        task = Task.from_table(several, kind="multilabel")
+        assert task.target_names == ("cat", "dog", "eel")
+
+
+@pytest.mark.parametrize("feature", [{"names": ["cat"], "_type": "ClassLabel"}, {"_type": "ClassLabel"}, "x", None])
+def test_a_description_that_does_not_fit_is_not_believed(feature: Any, tmp_path: Path) -> None:
+    path = classes_described([0, 1] * 10, feature, tmp_path / "odd.parquet")
+    assert Task.from_table(path).target_names == ("0", "1")
+
+
+def test_datasets_writes_what_is_read(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    features = datasets.Features({"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["no", "yes"])})
+    rows = {"text": [f"text {number}" for number in range(20)], "label": [0, 1] * 10}
+    datasets.Dataset.from_dict(rows, features).to_parquet(tmp_path / "rows.parquet")
+    assert Task.from_table(tmp_path / "rows.parquet").target_names == ("no", "yes")

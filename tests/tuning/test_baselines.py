@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -69,6 +71,17 @@ def test_a_run_that_reaches_the_probe_is_what_it_is_without_it():
     assert tuned.best_step == plain.best_step > 0
     mine, theirs = weights_of(tuned.backbone), weights_of(plain.backbone)
     assert all(torch.equal(mine[name], theirs[name]) for name in mine)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_on_a_tiny_validation_split_an_untrained_network_does_not_tie_with_the_probe(seed):
+    """Of one sample many networks are right: as often as the probe, and not as sure of it."""
+    whole = make_task(n=200, seed=3)
+    one = replace(whole, splits={**whole.splits, "validation": whole.validation.take([2])})
+    tuned = tune(one, perceptron(0), **SLOW, seed=seed)
+    assert tuned.tuning_run().probes["model"].metric("validation") == 1.0
+    assert tuned.best_step == 0
+    assert len(said(tuned)) == 1
 
 
 def test_a_killed_run_still_keeps_the_probe(tmp_path):

@@ -49,6 +49,20 @@ def test_messages_of_a_run_speak_of_options(folder, tmp_path):
     assert "learning_rate=" not in told
 
 
+@pytest.mark.parametrize(("option", "value"), [([], None), (["--in-memory"], True), (["--no-in-memory"], False)])
+def test_whether_data_is_kept_is_left_to_us_unless_said(folder, tmp_path, option, value):
+    run("tune", folder, "--model", MODEL, "--out", tmp_path, *option, *QUICK)
+    assert json.loads((tmp_path / "tuning.json").read_text())["arguments"]["data_in_memory"] is value
+
+
+def test_a_budget_too_short_for_the_linear_probe_is_not_spent_on_it(folder, tmp_path):
+    words = ["--batch-size", "8", "--set", "bootstrap_resamples=20"]
+    told = run("tune", folder, "--model", MODEL, "--budget", "10ms", "--out", tmp_path, *words)
+    assert "The linear probe is not measured" in told.stderr
+    assert "The budget is too short" in told.stderr
+    assert "linear probe" not in told.stdout
+
+
 def test_tune_then_predict(folder, tmp_path):
     out = tmp_path / "model"
     told = json.loads(run("tune", folder, *TAUGHT, "--out", out, "--json", *QUICK).stdout)

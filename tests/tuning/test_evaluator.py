@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import platform
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -160,3 +162,24 @@ def test_confusions_are_true_then_predicted():
     found = details(task, "test", outcome(task, np.eye(3)[[1, 1, 1, 2]], targets), 0)
     assert found.confusions[0] == Confusion(true=0, predicted=1, count=2)
     assert {(one.true, one.predicted): one.count for one in found.confusions[1:]} == {(1, 1): 1, (2, 2): 1}
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="an allocator of another kind")
+def test_the_memory_of_training_steps_is_given_back_before_the_passes_of_a_validation():
+    def resident_bytes():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+    backbone, kept, after_training, at_validation = perceptron(0), [], [], []
+
+    def watch(module, *_):
+        if module.training:
+            blocks = [bytearray(b"x" * (1 << 16)) for _ in range(512)]
+            kept.extend(blocks[::2])
+            del blocks
+            after_training[:] = [resident_bytes()]
+        elif after_training and not at_validation:
+            at_validation.append(resident_bytes())
+
+    backbone.module.body.register_forward_hook(watch)
+    tune(make_task(), backbone, **QUICK)
+    assert after_training[0] - at_validation[0] > 8 << 20  # of 16 MiB in holes that the last step left

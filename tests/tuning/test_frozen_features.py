@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ from tuning_networks import make_task, perceptron
 from hubscout.features import FeatureCache, extract, extractor
 from hubscout.features.precision import Precision, pick_precision
 from hubscout.runs.events import Message
+from hubscout.tasks import Task
 from hubscout.tuning import tune
 from hubscout.tuning.frozen_features import FrozenFeatures
 
@@ -58,3 +61,17 @@ def test_each_teacher_is_named_before_it_is_fitted() -> None:
 
 def test_a_posterior_has_no_error_bar_that_nobody_reads() -> None:
     assert FrozenFeatures(make_task(), "cpu").posterior(perceptron()).standard_error is None
+
+
+def test_a_perfect_fit_is_no_warning_in_the_middle_of_a_run() -> None:
+    """What it warns of is the score; the file and the line that would be printed say nothing to whoever tunes."""
+    generator = np.random.default_rng(0)
+    inputs = generator.normal(size=(60, 8)).astype(np.float32)
+    model = perceptron()
+    frozen = FrozenFeatures(Task.from_arrays(inputs, np.arange(60.0), kind="regression"), "cpu")
+    exact = frozen.features(model)[:, :1].astype(np.float64)
+    frozen.task = replace(frozen.task, splits={"train": replace(frozen.task.train, targets=exact)})
+    frozen.forget()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert frozen.posterior(model).unbounded

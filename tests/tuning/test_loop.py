@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import resource
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -150,7 +151,19 @@ def test_early_stopping_and_the_best_weights(task, tmp_path):
     accuracies = [line["metrics"]["accuracy"] for line in checks]
     assert max(accuracies) == accuracies[-3]
     assert tuned.metric("validation").value == pytest.approx(max(accuracies))
-    assert tuned.best_step == checks[-3]["step"]
+    assert tuned.best_step in [line["step"] for line in checks if line["metrics"]["accuracy"] == max(accuracies)]
+
+
+def test_of_equal_validation_metrics_the_surer_weights_are_kept(task):
+    """Five samples are soon all right; what is learnt after that is not thrown away."""
+    few = replace(task, splits={**task.splits, "validation": task.validation.take(range(5))})
+    tuned = tune(few, perceptron(0), method="fine-tune", epochs=12, batch_size=16, learning_rate=0.03)
+    checks = [line for line in tuned.curves if line["event"] == "validation"]
+    best = [line["step"] for line in checks if line["metrics"]["accuracy"] == 1.0]
+    assert len(best) > 3
+    assert tuned.best_step > best[2]
+    stopped = tune(few, perceptron(0), method="fine-tune", epochs=12, batch_size=16, learning_rate=0.03, patience=2)
+    assert stopped.steps == best[2], "patience waits for a better metric, not for surer predictions"
 
 
 @pytest.mark.parametrize("n", [17, 33, 49])

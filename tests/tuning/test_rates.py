@@ -11,7 +11,7 @@ from hubscout.runs.events import Message, Validated
 from hubscout.tasks import Split, Task
 from hubscout.tuning import tune
 from hubscout.tuning.arguments import TuningArguments
-from hubscout.tuning.rates import SHARE, TRIALS, rates_of, round_rate, steps_per_rate, why_not_ahead
+from hubscout.tuning.rates import TRIALS, rates_of, round_rate, steps_beside_search, steps_per_rate, why_not_ahead
 
 DEFAULT = rates_of("sgd", "array").default
 FIRST = rates_of("sgd", "array").first
@@ -64,10 +64,21 @@ def test_a_network_with_dropout_and_norms_is_left_by_the_search_as_it_was():
     assert same_weights(found, tune(task, perceptron(0, norm=True, dropout=0.2), learning_rate=rate, **LONG))
 
 
-def test_the_search_is_cheap():
-    for steps in (200, 240, 1000, 12345):
-        assert 0 < TRIALS * steps_per_rate(steps) <= 0.15 * steps + 1e-9
-    assert pytest.approx(0.15) == TRIALS * SHARE
+def test_the_search_is_cheap_where_it_can_be_and_long_enough_to_tell_rates_apart():
+    for steps in (900, 1000, 12345):
+        assert 45 <= steps_per_rate(steps) <= 0.05 * steps
+    for steps in (200, 240, 300, 600):
+        assert min(45, 0.15 * steps) - 1 < steps_per_rate(steps) <= 0.15 * steps
+
+
+@pytest.mark.parametrize("total", [250, 290, 300, 435, 600, 1035, 1036, 5000.5])
+def test_a_run_and_its_search_fill_the_time_that_there_is(total):
+    steps = steps_beside_search(total)
+    if not steps:
+        assert total < 1.45 * 200
+    else:
+        assert steps + TRIALS * steps_per_rate(steps) <= total
+        assert steps + 4 + TRIALS * steps_per_rate(steps + 4) > total
 
 
 @pytest.mark.parametrize(

@@ -170,6 +170,47 @@ def test_a_loss_that_explodes_without_becoming_nan_is_divergence():
         tune(make_task("regression"), perceptron(0), restarts=0, warmup=0.0, **{**HOT, "learning_rate": 0.15})
 
 
+COLLAPSES = {"method": "fine-tune", "steps": 180, "batch_size": 16, "learning_rate": 0.15, "warmup": 0.0}
+"""The first steps throw the network off; over the ten epochs up to the first validation its mean loss hides that."""
+LATE = {**COLLAPSES, "validate_every_epochs": 10.0, "keep_best": False}
+
+
+def test_a_run_that_its_first_steps_have_thrown_off_starts_anew_at_a_lower_rate():
+    task = make_task("regression")
+    alone = tune(task, perceptron(2), restarts=0, **LATE)
+    assert alone.metric("validation").value < 0.1
+    assert max(line["parts"]["task"] for line in alone.curves if line["event"] == "step") > 30
+    tuned = tune(task, perceptron(2), **LATE)
+    (told,) = [note for note in tuned.notes if "restarts with" in note]
+    assert "a model that says the same of every input has" in told
+    assert tuned.arguments.learning_rate == pytest.approx(0.03)
+    assert tuned.metric("validation").value > 0.8
+
+
+def test_a_run_that_learns_nothing_at_a_low_rate_does_not_start_anew():
+    tuned = tune(make_task("regression"), perceptron(2), **{**LATE, "learning_rate": 1e-9})
+    assert not [note for note in tuned.notes if "restarts with" in note]
+
+
+def test_a_run_that_was_thrown_off_at_the_last_rate_that_may_be_tried_goes_on():
+    """Its data may have nothing to learn: that is no error."""
+    tuned = tune(make_task("regression"), perceptron(2), **{**LATE, "learning_rate": 0.75, "restarts": 1})
+    assert len([note for note in tuned.notes if "restarts with" in note]) == 1
+    assert tuned.metric("validation").value < 0.1
+    assert tuned.steps == 180
+
+
+@pytest.mark.parametrize("kind", ["classification", "multilabel", "regression"])
+@pytest.mark.parametrize("rate", [1e-9, 0.3])
+def test_no_kind_of_task_ends_below_its_linear_probe(kind, rate):
+    tuned = tune(make_task(kind), perceptron(0), method="fine-tune", steps=12, learning_rate=rate, linear_probe=True)
+    probe = tuned.tuning_run().probes["model"]
+    assert tuned.metric("validation").value >= probe.metric("validation") - 1e-5
+    if rate == 1e-9:
+        assert any("the result is that probe" in note for note in tuned.notes)
+        assert tuned.metric("test").value == pytest.approx(probe.metric("test"), abs=1e-5)
+
+
 def test_restarts_are_bounded():
     with pytest.raises(DivergedError, match="restarted 2 times"):
         tune(make_task("regression"), perceptron(0), **{**HOT, "learning_rate": 1e6, "restarts": 2})

@@ -16,7 +16,7 @@ from hubscout.checking.mislabelled import mislabelled
 from hubscout.checking.samples import Looked, Samples, wrong_ending
 from hubscout.runs.data_check import DataCheck, Finding
 from hubscout.tasks import Task, open_task
-from hubscout.tasks.assembly import IMBALANCE
+from hubscout.tasks.assembly import IMBALANCE, far_from_all_others
 from hubscout.tasks.image_folders import walk
 from hubscout.tasks.images import is_image_name
 from hubscout.tasks.kinds import kind_of
@@ -33,6 +33,7 @@ CHECKS: tuple[str, ...] = (
     "near-duplicates",
     "few-samples",
     "imbalance",
+    "outliers",
     "endings",
 )
 NEAR = 0.12
@@ -67,7 +68,8 @@ def check(task: Any, models: Any = (), *, limit: int | str | None = None, **opti
     opened = open_task(task)
     samples = Samples(opened)
     looked = Looked(samples)
-    found = [*_inputs_alone(samples, looked), *_duplicates(samples, looked), *_classes(opened), *_endings(samples)]
+    found = [*_inputs_alone(samples, looked), *_duplicates(samples, looked), *_classes(opened), *_outliers(samples)]
+    found += _endings(samples)
     looked_for, notes = CHECKS, list(opened.notes)
     if models:
         finding, note = mislabelled(opened, samples, models, limit=limit, most=MOST_SHOWN, **options)
@@ -145,6 +147,21 @@ def _classes(task: Task) -> Iterator[Finding]:
             "many. Look at the balanced accuracy, not only at the accuracy."
         )
         yield Finding(name="imbalance", words=words, count=1)
+
+
+def _outliers(samples: Samples) -> Iterator[Finding]:
+    task = samples.task
+    if not kind_of(task.kind).is_real_valued:
+        return
+    numbers = np.concatenate([np.asarray(part.targets, dtype=float) for part in task.splits.values() if len(part)])
+    far = far_from_all_others(numbers)
+    if count := int(far.any(axis=1).sum()):
+        columns = ", ".join(repr(task.target_names[column]) for column in np.flatnonzero(far.any(axis=0)))
+        words = (
+            f"{_count(count, 'sample')} with a number far from all others: {columns}. Squared errors see little else."
+        )
+        groups = tuple((samples.describe(int(row)),) for row in np.flatnonzero(far.any(axis=1))[:MOST_SHOWN])
+        yield Finding(name="outliers", words=words, count=count, groups=groups)
 
 
 def _endings(samples: Samples) -> Iterator[Finding]:

@@ -202,7 +202,8 @@ def check(
     """Look at labelled data and name what is wrong with it.
 
     Files that cannot be read, exact and near duplicates within and across splits, the same input with different
-    labels, classes with few samples, imbalance, odd file endings and, with --models, probably mislabelled samples.
+    labels, classes with few samples, imbalance, numbers far from all others, odd file endings and, with --models,
+    probably mislabelled samples.
 
     Args:
         models: Models, as for rank: the best of them says which samples are probably mislabelled.

@@ -96,7 +96,7 @@ def tune(
 
     Args:
         model: The model to tune.
-        teachers: The --out folder of a rank, or models, repeated or joined by commas.
+        teachers: The --out folder of a rank, a race or a tune, or models, repeated or joined by commas.
         top: How many of a ranking's best models teach; 3 if not given.
         method: fine-tune, kd, logit-kd, distill-weighted, zoo, b-tuning, or all: compare them over seeds. Without it:
             b-tuning where there are teachers, fine-tune where there are none.
@@ -145,7 +145,9 @@ def tune(
             chosen |= {"seeds": range(seeds or 3), "engine": where.engine, "engine_options": engine_options}
             warnings = _compare(ctx, task, model, taught_by, chosen, output)
         else:
-            chosen = {"seed": seed, "linear_probe": True, "began": options.command_began(ctx), **chosen}
+            # Under a budget, as far as there is time for it.
+            probe = {"linear_probe": True} if arguments.budget is None else {}
+            chosen = {"seed": seed, **probe, "began": options.command_began(ctx), **chosen}
             warnings = _tune(ctx, task, model, taught_by, method, chosen, output, onnx=onnx)
     warn_and_exit(ctx, warnings)
 
@@ -201,17 +203,21 @@ def _compare(
 
 
 def open_teachers(values: list[str], top: int, *, allow_code: bool = False) -> list[str]:
-    """Identifiers: those named, the best of a ranking where its folder is given, a tuned model where that one's is."""
+    """Identifiers: those named, the best of a ranking or a race whose folder is given, a tuned model by that of it."""
     from hubscout.errors import InputError
     from hubscout.file_identifiers import IdentifierFromFile
     from hubscout.hubs.hub_registry import check_identifier
     from hubscout.ranking import Ranking
-    from hubscout.runs.run_folder import RANKING, TUNING
+    from hubscout.runs.race_record import read_race
+    from hubscout.runs.run_folder import RACE, RANKING, TUNING
 
     found: list[str] = []
     for value in split_models(values, allow_code=allow_code):
         if (Path(value) / RANKING).is_file() or value.endswith(RANKING):
             found += Ranking.load(value, allow_code=allow_code).top(top)
+        elif (file := Path(value) / RACE).is_file():  # as for `race --deploy`: the winner, and those tied with it
+            models = [one.model for one in read_race(Path(value)).order if one.rank == 1 or one.is_tied][:top]
+            found += models if allow_code else [IdentifierFromFile(model, str(file)) for model in models]
         elif (Path(value) / TUNING).is_file():
             folder = f"file:{value}"
             found.append(IdentifierFromFile(folder, value.origin) if isinstance(value, IdentifierFromFile) else folder)
@@ -219,7 +225,8 @@ def open_teachers(values: list[str], top: int, *, allow_code: bool = False) -> l
             try:
                 check_identifier(value)
             except InputError as error:
-                raise InputError(f"--teachers {value}: no folder of a ranking or a tuned model. {error}") from error
+                told = f"--teachers {value}: no folder of a ranking, a race or a tuned model."
+                raise InputError(f"{told} {error}") from error
             found.append(value)
     return list(dict.fromkeys(found))
 

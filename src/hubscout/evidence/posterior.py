@@ -108,12 +108,12 @@ def _left_out_of_a_perfect_fit(evidence: Evidence, features: object, labels: np.
     spectrum, result = kept(evidence.spectrum), np.broadcast_to(evidence.intercept, labels.shape).copy()
     if evidence.center or spectrum.rank < evidence.n:
         return result
-    values, scored = to_host(spectrum.squared_singular_values), evidence.scored
+    values, explained = to_host(spectrum.squared_singular_values), np.isfinite(evidence.ratio)
     left = to_host(to_float64(check_features(features, feature_dim=evidence.feature_dim)))
     left = left @ to_host(spectrum.basis) / np.sqrt(values)
-    ratio = np.asarray(evidence.alpha)[scored] / np.asarray(evidence.beta)[scored]
-    weights = 1 / (values + ratio[:, None])
-    result[:, scored] = labels[:, scored] - (left @ (to_host(spectrum.projections) * weights).T) / (left**2 @ weights.T)
+    weights = 1 / (values + evidence.ratio[explained][:, None])
+    reached = left @ (to_host(spectrum.projections)[explained[evidence.scored]] * weights).T
+    result[:, explained] = labels[:, explained] - reached / (left**2 @ weights.T)
     return result
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from hubscout.errors import AccelerationError, CacheError, HubscoutError
 from hubscout.evidence import logme
 from hubscout.features.feature_cache import GRAPH
-from hubscout.features.graph_export import export, open_session, weights_of
+from hubscout.features.graph_export import Session, export, weights_of
 from hubscout.features.pipeline import collate
 from hubscout.features.precision import relative_error
 from hubscout.features.static_padding import write_padding_down
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _IMAGES_AT_ONCE = 8
 """Measured with EfficientNet-Lite0 and MobileNetV2: 32 take 3% longer each, and four times the memory."""
-_CHECKED_SAMPLES, _EXPORTED_SAMPLES = 16, 2
+_CHECKED_SAMPLES, _CHECKED_BATCHES, _EXPORTED_SAMPLES = 16, 5, 2
 _SAFE_RELATIVE_ERROR, _SAFE_NATS = 1e-3, 1e-4
 _FILE = "graph.onnx"
 _LAYER = "layer "
@@ -57,23 +57,21 @@ class Graph:
     def __init__(self, path: Path, backbone: Backbone) -> None:
         import torch
 
-        self._session, self._held = open_session(path, weights_of(backbone), threads=torch.get_num_threads())
-        # The exporter leaves out inputs that the network does not look at, such as counts for a report.
-        self._inputs = [place.name for place in self._session.get_inputs()]
-        self._outputs = [place.name for place in self._session.get_outputs()]
+        self._session = Session(path, weights_of(backbone), threads=torch.get_num_threads())
 
     def __call__(self, batch: Batch) -> Output:
         import torch
 
-        inputs = {name: batch[name].numpy() for name in self._inputs}
+        # The exporter leaves out inputs that the network does not look at, such as counts for a report.
+        inputs = {name: batch[name].numpy() for name in self._session.inputs}
         samples = max(len(value) for value in inputs.values())
         size = _IMAGES_AT_ONCE if all(value.ndim == 4 for value in inputs.values()) else samples
         pieces = [
-            self._session.run(None, {name: value[start : start + size] for name, value in inputs.items()})
+            self._session.run({name: value[start : start + size] for name, value in inputs.items()})
             for start in range(0, samples, size)
         ]
         found = pieces[0] if len(pieces) == 1 else [np.concatenate(parts) for parts in zip(*pieces, strict=True)]
-        named = dict(zip(self._outputs, map(torch.from_numpy, found), strict=True))
+        named = dict(zip(self._session.outputs, map(torch.from_numpy, found), strict=True))
         layers = {name.removeprefix(_LAYER): value for name, value in named.items() if name.startswith(_LAYER)}
         return Output(named["features"], named.get("logits"), layers)
 
@@ -114,7 +112,8 @@ def _make(
     cache: FeatureCache | None,
 ) -> Graph:
     longest_first = np.argsort([-len(sample) if hasattr(sample, "__len__") else 0 for sample in samples], kind="stable")
-    parts = np.split(longest_first, [len(samples) * 5 // 8])
+    # A few at a time: torch's maps of all of them would take more memory than the run that follows.
+    parts = np.array_split(longest_first, min(_CHECKED_BATCHES, len(samples)))
     batches = [collate(job.backbone.preprocessing, [samples[place] for place in part]) for part in parts]
     batches[1] = _shorter_and_padded(batches[1])
     exact = [runner.eager(batch) for batch in batches]

@@ -19,7 +19,7 @@ from hubscout.features.feature_keys import Probe, places_to_try
 from hubscout.features.forward import Runner
 from hubscout.features.options import TORCH
 from hubscout.features.pipeline import Background, Feed, PlannedBatch, PreparedBatch, collate, plan
-from hubscout.features.precision import BatchSize, Precision, memory_kept, pick_precision
+from hubscout.features.precision import BatchSize, Precision, give_back_freed, memory_kept, pick_precision
 from hubscout.features.preparing import InProcesses, InThreads, Preparing, Reader, default_processes, default_threads
 from hubscout.features.result import BlockAccumulator, Extraction, LayerStatistics
 from hubscout.features.shards import FINAL, BatchResult, Collector, MemoryStore, ShardData, Store, WithFallback
@@ -142,6 +142,7 @@ class Extractor:
             if self.backend != TORCH:
                 with step("export"):
                     runner.graph = open_graph(job, runner, replace(reader, skip_bad=True), self.cache)
+                    give_back_freed()  # what torch's passes took, for the check
             began = time.perf_counter()
             with (
                 Background(collector.add) as background,

@@ -1,7 +1,9 @@
 """A network as a graph for ONNX Runtime: what is computed is in the file, the weights stay where torch has them.
 
 The exporter copies weights three times on their way into a file, and ONNX Runtime reads them back. Here they are inputs
-while the network is traced. In the file they are tensors without numbers, which a session is given from torch's memory.
+while the network is traced. In the file they are tensors without numbers, which a session is given from torch's memory
+and packs for its products. Tables that rows are looked up in, such as embeddings of words, stay inputs: a session would
+only copy them.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import Tensor
 
     from hubscout.hubs import Backbone, Batch, Output
@@ -89,37 +92,55 @@ def weights_of(backbone: Backbone) -> dict[str, Tensor]:
     return {f"weight {name}": tensor for name, tensor in (*module.named_parameters(), *module.named_buffers())}
 
 
-def open_session(graph: Path | bytes, weights: Mapping[str, Tensor], *, threads: int) -> tuple[Any, list[Any]]:
-    """A session of ONNX Runtime with these weights, and what has to stay in memory as long as it."""
-    import onnx
-    import onnxruntime
+class Session:
+    """A graph in ONNX Runtime with these weights, which stay in memory as long as it does."""
 
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    options.intra_op_num_threads = threads
-    # Threads that wait in a loop take the cores from those that decode the next batch.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    content = graph if isinstance(graph, bytes) else graph.read_bytes()
-    names = [
-        tensor.name
-        for tensor in onnx.load_from_string(content).graph.initializer
-        if tensor.data_location == onnx.TensorProto.EXTERNAL
-    ]
-    arrays = [weights[name].detach().contiguous().numpy() for name in names]
-    values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in arrays]
-    options.add_external_initializers(names, values)
-    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"]), [arrays, values]
+    def __init__(self, graph: Path | bytes, weights: Mapping[str, Tensor], *, threads: int) -> None:
+        import onnx
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        options.intra_op_num_threads = threads
+        # Threads that wait in a loop take the cores from those that decode the next batch.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        content = graph if isinstance(graph, bytes) else graph.read_bytes()
+        names = [
+            tensor.name
+            for tensor in onnx.load_from_string(content).graph.initializer
+            if tensor.data_location == onnx.TensorProto.EXTERNAL
+        ]
+        arrays = [_array(weights[name]) for name in names]
+        values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in arrays]
+        options.add_external_initializers(names, values)
+        self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        self._held = (arrays, values)
+        inputs = [place.name for place in self._session.get_inputs()]
+        self._tables = {name: _array(weights[name]) for name in inputs if name in weights}
+        self.inputs = [name for name in inputs if name not in weights]
+        """Those that a caller gives."""
+        self.outputs = [place.name for place in self._session.get_outputs()]
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """The outputs, in their order."""
+        return self._session.run(None, {**self._tables, **inputs})
+
+
+def _array(weight: Tensor) -> np.ndarray:
+    """The numbers of a weight where torch has them, if they lie there in order."""
+    return weight.detach().contiguous().numpy()
 
 
 def _inputs_to_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
-    """Turn the inputs that are weights into tensors of the graph; large ones without their numbers."""
+    """Turn the inputs that are weights into tensors of the graph, large ones without numbers; not large tables."""
     import onnx
 
     model = onnx.load(str(path))
+    tables = _tables(model.graph)
     inputs = list(model.graph.input)
     del model.graph.input[:]
     for place in inputs:
-        if place.name not in weights:
+        if place.name not in weights or (place.name in tables and weights[place.name].nbytes > _SMALL_BYTES):
             model.graph.input.append(place)
             continue
         value = weights[place.name].detach().numpy()
@@ -132,6 +153,18 @@ def _inputs_to_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
         tensor.external_data.add(key="location", value="torch")
         model.graph.initializer.append(tensor)
     onnx.save(model, str(path))
+
+
+def _tables(graph: Any) -> set[str]:
+    """The names of tensors of which the graph looks up rows and does nothing else with."""
+    rows = {node.input[0] for node in graph.node if node.op_type == "Gather"}
+    elsewhere = {
+        name
+        for node in graph.node
+        for place, name in enumerate(node.input)
+        if node.op_type != "Gather" or place or any(item.name == "axis" and item.i for item in node.attribute)
+    }
+    return rows - elsewhere
 
 
 @contextmanager

@@ -276,6 +276,12 @@ def memory_kept() -> Iterator[None]:
                 library.malloc_trim(0)
 
 
+def give_back_freed() -> None:
+    """Hand freed memory to the system that the allocator keeps between blocks in use, for work of another shape."""
+    if (library := _glibc()) is not None:
+        library.malloc_trim(0)
+
+
 def _glibc() -> ctypes.CDLL | None:
     if platform.system() != "Linux" or platform.libc_ver()[0] != "glibc":
         return None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hubscout.features.graph_export import open_session
+from hubscout.features.graph_export import Session
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -79,9 +79,8 @@ def _values(
     content = model.SerializeToString()
     del model.graph.output[:]
     model.graph.output.extend(outputs)
-    session, _held = open_session(content, weights, threads=1)
-    wanted = [place.name for place in session.get_inputs()]
+    session = Session(content, weights, threads=1)
     return [
-        dict(zip(names, session.run(names, {name: inputs[name] for name in wanted}), strict=True))
+        dict(zip(names, session.run({name: inputs[name] for name in session.inputs}), strict=True))
         for inputs in examples
     ]

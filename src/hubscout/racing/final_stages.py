@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
-
-from hubscout.engines import report
 from hubscout.errors import DivergedError, EngineError, TuningError
 from hubscout.racing.arms import Arm, Climb, Look, Runner, opened
 from hubscout.racing.contest import Contest
 from hubscout.racing.elimination import better_rate
+from hubscout.racing.finishing import TIME_IS_OVER, Finish
 from hubscout.racing.floor import Floor
 from hubscout.racing.held_out_samples import with_validation
 from hubscout.racing.race_journal import BEST, EARLIER, put_in_place
@@ -23,18 +20,13 @@ from hubscout.ranking.jobs import TaskReference
 from hubscout.runs.run_folder import RACE_DEPLOYED, RACE_WINNER
 from hubscout.tuning.arguments import RESTART_FACTOR
 from hubscout.tuning.rates import Grid
-from hubscout.tuning.time_budget import fit_to_time
 from hubscout.tuning.trials import trial_job
 
 if TYPE_CHECKING:
     from hubscout.tuning import Tuned
-    from hubscout.tuning.single_run import SingleRun
 
 T = TypeVar("T")
 
-TIME_IS_OVER = "The time is over"
-FEWEST_TESTED = 100
-"""Test samples that are measured however short the time is."""
 FEWEST_STEPS_WORTH = 2
 """Steps of training without which a probe is taken as it is."""
 DEPLOY_ENDS = 1.5
@@ -213,6 +205,7 @@ class FinalStages(Contest):
             elsewhere=self.engine.elsewhere,
             floor=floor,
             trains=trains,
+            from_probe=stage == "winner" and not seen,
         )
         tuned = self._done(stage, work, runner.arm)
         put_in_place(runner.folder / BEST, target)
@@ -267,65 +260,3 @@ class FinalStages(Contest):
         assert look is not None  # it has no limit of time
         self.journal.look(look, "lesson")
         return look
-
-
-@dataclass(frozen=True)
-class Finish:
-    """Train a run from where it stands to its end, measure it and save it in its folder's `best`: a job."""
-
-    runner: Runner
-    pace: float = 0.0
-    """Seconds per step, as far as is known."""
-    seconds: float | None = None
-    """For everything; a run that would take longer is made shorter."""
-    longest: int = 0
-    """Steps that a run is made longer to, where there is time: the rungs were those of a shorter one."""
-    reserve: float = 0.0
-    """Of `seconds`: for measuring and saving."""
-    row: float = 0.0
-    """Seconds per sample that is measured, as far as is known."""
-    elsewhere: bool = False
-    """Whether this is another process than that of the race: what is tuned stays on the disk."""
-    floor: Floor | None = None
-    """The linear probe of the model; where training does not come up to it, it is taken."""
-    trains: bool = True
-    """False takes the probe as it is."""
-
-    def __call__(self) -> Tuned | None:
-        from hubscout.tuning.tuning_run import finish
-
-        began = time.perf_counter()
-        run = self.runner.live()
-        run.observer = run.loop.observer = report
-        run.loop.deadline = None
-        if self.trains:
-            if self.floor is not None and run.loop.train_state.step == 0 and run.arguments.ema is None:
-                self.floor.start(run)
-            if self.seconds is not None:
-                fit_to_time(run, began + self.seconds - self.reserve, max(self.pace, 1e-9), self.longest)
-            run.loop.run()
-        if self.floor is not None and not self.trains:
-            self.floor.give_to(run, reached=self.floor.metric)
-            run.note("The result is the linear probe of the frozen features, with the backbone as it was.")
-        elif self.floor is not None:
-            self.floor.reached_by(run)
-        if made := run.loop.train_state.step:
-            run.arguments = run.arguments.replace(steps=made)
-        if self.seconds is not None:
-            self._shorten_test(run, began + self.seconds - time.perf_counter())
-        tuned = finish(run)
-        tuned.save(self.runner.folder / BEST)
-        return None if self.elsewhere else tuned
-
-    def _shorten_test(self, run: SingleRun, left: float) -> None:
-        """Measure on as many test samples as there is time for, and on a hundred at least; say so if that is not all.
-
-        Training leaves time for all of them: this is for a race whose time is over before.
-        """
-        task = run.task
-        room = max(FEWEST_TESTED, int(left / max(self.row, 1e-9)) - len(task.validation))
-        if room >= len(task.test):
-            return
-        rows = np.sort(np.random.default_rng(run.arguments.seed).permutation(len(task.test))[:room])
-        run.task = replace(task, splits={**task.splits, "test": task.test.take(rows)})
-        run.note(f"{TIME_IS_OVER}: {room:,} of {len(task.test):,} test samples are measured, drawn at random.")

@@ -48,8 +48,8 @@ class Floor:
         """The probe in a folder; None where there is none, or a damaged one."""
         try:
             told = _read(folder)
-            facts = (told[name] for name in ("metric", "held_out", "fitted_on", "seconds"))
-            return cls(model, *facts, folder, told["predicted"].numpy())
+            metric, held_out, fitted_on = told["metric"], told["held_out"], told["fitted_on"]
+            return cls(model, metric, held_out, fitted_on, told["seconds"], folder, told["predicted"].numpy())
         except (OSError, RuntimeError, KeyError, TypeError, EOFError, pickle.UnpicklingError):
             return None
 
@@ -82,8 +82,14 @@ class Floor:
         return good
 
     def start(self, run: SingleRun) -> None:
-        """Let a run that has not begun start from the probe: few steps do not bring a random head up to it."""
+        """Let a run that has not begun start from the probe: few steps do not bring a random head up to it.
+
+        A head that is fitted already moves at the rate of the backbone: at ten times that rate, which new heads have,
+        a dozen steps threw SqueezeNet on Omniglot from 75% to 30%, at the backbone's to 71%.
+        """
         run.loop.network.load_state_dict(_read(self.folder)["state"])
+        run.arguments = run.arguments.replace(head_learning_rate=run.arguments.learning_rate)
+        run.loop.take_rates(run.arguments)
         run.note("Training starts from the linear probe of the frozen features.")
 
     def give_to(self, run: SingleRun, reached: float) -> None:

@@ -151,6 +151,7 @@ class Race:
             table.add_column(head, justify="left" if head == "model" else "right")
         order = self.order
         for one, name in zip(order, short_names([one.model for one in order]), strict=True):
+            one = self._with_its_end(one)
             cells = [
                 "–" if one.evidence_rank is None else str(one.evidence_rank),
                 "–" if one.learning_rate is None else f"{one.learning_rate:g}",
@@ -160,6 +161,14 @@ class Race:
             ]
             table.add_row(str(one.rank), Text(name), *cells)
         return table
+
+    def _with_its_end(self, one: Contestant) -> Contestant:
+        """A winner that no rung has shown, with what it has at its end on the held-out samples."""
+        if one.rank > 1 or one.steps or self.tuned is None or "validation" not in self.tuned.metrics:
+            return one
+        rate = self.winner.learning_rate if self.tuned.best_step else None
+        value = self.tuned.metric("validation").value
+        return replace(one, learning_rate=rate, steps=self.tuned.best_step, metric=value)
 
     def record(self) -> dict[str, Any]:
         """Everything but the network, as plain values.

@@ -180,10 +180,11 @@ def race(
         # The folder may hold rows of models that were not asked for: they do not race.
         asked_for = [candidate.identifier for candidate in candidates.models]
         allowed = replace(ranking, rows=tuple(row for row in ranking if row.identifier in asked_for))
-        over = over_limit(ranking.failures)
+        too_costly = over_limit(ranking.failures)
         if not len(allowed):
             reasons = "; ".join(f"{one.identifier}: {one.reason}" for one in ranking.failures[:3]) or "none was given."
-            told = f"all {len(over)} are over the limits ({reasons})." if len(over) == len(asked_for) else reasons
+            costly = len(too_costly) == len(asked_for)
+            told = f"all {len(too_costly)} are over the limits ({reasons})." if costly else reasons
             raise InputError(f"No model is left to race: {told}")
         runner = open_engine(engine, **(engine_options or {})) if isinstance(engine, str) else engine
         if isinstance(engine, str):
@@ -198,9 +199,9 @@ def race(
         if missed:
             have = "has" if missed == 1 else "have"
             notes.append(f"{missed} of {len(candidates.models)} models {have} no evidence: the budget is too short")
-        if over:
-            does = "is over the limits: it does" if len(over) == 1 else "are over the limits: they do"
-            notes.append(f"{len(over)} of {len(asked_for)} models {does} not race")
+        if too_costly:
+            does = "is over the limits: it does" if len(too_costly) == 1 else "are over the limits: they do"
+            notes.append(f"{len(too_costly)} of {len(asked_for)} models {does} not race")
         for note in notes:
             heard(Message("", note))
         stack.callback(forget, LIVE)

@@ -130,7 +130,11 @@ class RacePlan:
         if chosen.steps != before.steps:  # looks after other steps do not count: what they have taken is gone
             chosen = choose_field(list(self.evidence), self.longest, self.asked.cooldown, time)
         if chosen.steps <= before.steps:
-            chosen = choose_field(list(self.evidence), before.steps, self.asked.cooldown, more)
+            chosen = choose_field(list(self.evidence), before.steps, self.asked.cooldown, more, self.longest)
+        if not any(
+            before.widths
+        ):  # its one arm was trained past the rungs, where the others are to be compared with it
+            shutil.rmtree(self.folder / "arms", ignore_errors=True)
         told: dict[str, Any] = {"pace": None if pace is None else asdict(pace)}
         final = self.journal.record.final
         if final is not None and "winner" in self.journal.stages_done:

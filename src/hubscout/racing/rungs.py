@@ -155,28 +155,30 @@ class Time:
         return {model: ratio for model, ratio in times.items() if ratio >= FAR_SLOWER}
 
 
-def choose_field(models: Sequence[str], steps: int, cooldown: float, time: Time | None) -> Field:
-    """The longest race that the time allows.
+def choose_field(
+    models: Sequence[str], steps: int, cooldown: float, time: Time | None, asked: int | None = None
+) -> Field:
+    """The longest race that the time allows, of runs of at most so many `steps`; a user may have `asked` for more.
 
     `models` are in the order in which they would be given up last. Without a limit of time all start at all rates.
     Models that are far slower than the others are left out where more can start without them; the first is left out
     only where it does not fit even alone.
     """
-    best, rest = _longest(models, steps, cooldown, time), list(models)
+    asked = asked or steps
+    best, rest = _longest(models, steps, cooldown, time, asked), list(models)
     while time is not None and len(rest) > 1:
-        alone, _ = _longest(rest[:1], steps, cooldown, time.of(rest[:1]))
+        alone, _ = _longest(rest[:1], steps, cooldown, time.of(rest[:1]), asked)
         slowest = max(rest[1:] if alone else rest, key=time.per_step.__getitem__)
         rest.remove(slowest)
-        found = _longest(rest, steps, cooldown, time.of(rest))
-        if not time.far_slower([slowest], found[1].models):
-            break
+        found = _longest(rest, steps, cooldown, time.of(rest), asked)
+        if not any(found[1].widths) or not time.far_slower([slowest], found[1].models):
+            break  # where nobody is compared, the first by evidence is taken, however slow
         best = max(best, found, key=lambda one: (one[0], len(one[1].models), len(one[1].factors)))
     return best[1]
 
 
-def _longest(models: Sequence[str], steps: int, cooldown: float, time: Time | None) -> tuple[bool, Field]:
+def _longest(models: Sequence[str], steps: int, cooldown: float, time: Time | None, asked: int) -> tuple[bool, Field]:
     """The longest race of the first so many models, and whether it fits: the shortest one is taken anyway."""
-    asked = steps
     if time is not None:
         pace = sorted(time.per_step.values())[len(time.per_step) // 2]
         steps = min(steps, max(FEWEST_STEPS, int(WINNER_SHARE * time.seconds / max(time.ends * pace, 1e-9))))

@@ -15,9 +15,9 @@ from rich.text import Text
 
 from hubscout.credentials import strip_credentials
 from hubscout.features.options import ONNXRUNTIME
-from hubscout.runs.paired_comparison import NOTHING_EXPLAINED, failed_words, over_limit
+from hubscout.runs.paired_comparison import NOTHING_EXPLAINED, by_cause, failed_words
 from hubscout.runs.profiler import profile_renderables
-from hubscout.runs.row import Failure, Row
+from hubscout.runs.row import Row
 from hubscout.runs.texts import (
     human_count,
     human_probability,
@@ -77,8 +77,8 @@ def footnotes(ranking: Ranking, names: Mapping[str, str] | None = None, *, witho
     if ranking.failures:
         lines.append(f"{failed_words(ranking)}.")
     lines += [
-        f"{what}: {listing(who, None if what == 'Failed' else MOST_NAMES)}: {reason}"
-        for what, failures in _by_cause(ranking.failures)
+        f"{what.capitalize()}: {listing(who, None if what == 'failed' else MOST_NAMES)}: {reason}"
+        for what, failures in by_cause(ranking.failures).items()
         for reason, who in _grouped((failure.reason, name(failure.identifier)) for failure in failures)
     ]
     lines += [
@@ -88,12 +88,6 @@ def footnotes(ranking: Ranking, names: Mapping[str, str] | None = None, *, witho
     if not ranking.complete:
         lines.append("Interrupted: this ranking is not complete.")
     return lines
-
-
-def _by_cause(failures: Sequence[Failure]) -> list[tuple[str, list[Failure]]]:
-    """Models that failed, and those that cost too much."""
-    over = over_limit(failures)
-    return [("Failed", [one for one in failures if one not in over]), ("Over the limits", over)]
 
 
 def _expected(ranking: Ranking) -> list[str]:

@@ -183,9 +183,23 @@ def next_command(ranking: Ranking, found: Answer) -> str:
 
 
 def next_commands(ranking: Ranking, folder: Path) -> list[str]:
-    """What to type after a ranking that is saved in `folder`: tune what the answer names, look at the page."""
-    commands = [] if ranking.explains_labels is False else [next_command(ranking, answer(ranking))]
+    """What to type after a ranking that is saved in `folder`: tune what the answer names, look at the page.
+
+    Models that are tied are told apart by a race, which tunes the one that wins.
+    """
+    commands = []
+    if ranking.explains_labels is not False:
+        found = answer(ranking)
+        commands = [race_command(ranking, found)] if found.tied else []
+        commands.append(next_command(ranking, found))
     return [*commands, shell_command(["hubscout", "report", str(folder)])]
+
+
+def race_command(ranking: Ranking, found: Answer) -> str:
+    """The command that finds out which of the models that are tied will be the best once tuned."""
+    models = [part for row in (found.best, *found.tied) for part in ("-m", row.identifier)]
+    parts = ["hubscout", "race", data_argument(ranking), *data_options(ranking), *models]
+    return shell_command([*parts, "--budget", "30min", "--out", "race/"])
 
 
 def command_words(environment: Mapping[str, Any]) -> list[str]:

@@ -148,6 +148,7 @@ TITLES = {
     "near-duplicates": "Near duplicates",
     "few-samples": "Classes with few samples",
     "imbalance": "Imbalance",
+    "outliers": "Numbers far from all others",
     "endings": "File endings",
     "mislabelled": "Possibly mislabelled",
 }

@@ -43,8 +43,8 @@ class Finding:
     """One sort of thing that was found. `groups` are the samples, those that belong together side by side."""
 
     name: str
-    """What was looked for: unreadable, duplicates, near-duplicates, conflicts, few-samples, imbalance, endings,
-    mislabelled."""
+    """What was looked for: unreadable, duplicates, near-duplicates, conflicts, few-samples, imbalance, outliers,
+    endings, mislabelled."""
     words: str
     """What was found, as a sentence."""
     count: int

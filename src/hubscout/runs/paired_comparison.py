@@ -15,7 +15,7 @@ flat prior; they say nothing of what fine-tuning may change.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -23,10 +23,11 @@ import numpy as np
 import scipy
 
 from hubscout.errors import InputError, OverLimitError
+from hubscout.runs.row import BUDGET_SPENT, Failure
 
 if TYPE_CHECKING:
     from hubscout.runs.ranking import Ranking
-    from hubscout.runs.row import Failure, Row
+    from hubscout.runs.row import Row
 
 
 DRAWS = 20_000
@@ -188,14 +189,23 @@ def any_explains(odds: Sequence[float | None], targets: int) -> bool | None:
 
 def failed_words(ranking: Ranking) -> str:
     """How many of the models failed, and how many cost too much, in words."""
-    models, over = len(ranking.rows) + len(ranking.failures), over_limit(ranking.failures)
-    parts = [f"{failed} of {models} models failed"] if (failed := len(ranking.failures) - len(over)) else []
-    if over:
-        told = f"{len(over)} over the limits" if parts else f"{len(over)} of {models} models over the limits"
-        parts.append(f"{told} {'was' if len(over) == 1 else 'were'} not run")
-    return " and ".join(parts)
+    models = len(ranking.rows) + len(ranking.failures)
+    words = {"failed": "failed", "not reached": "not reached in time", "over the limits": "over the limits"}
+    counts = {words[cause]: len(found) for cause, found in by_cause(ranking.failures).items() if found}
+    first, *rest = (f"{count} {said}" for said, count in counts.items())
+    number, said = first.split(" ", 1)
+    return ", ".join([f"{number} of {models} models {said}", *rest])
 
 
-def over_limit(failures: Iterable[Failure]) -> list[Failure]:
+def by_cause(failures: Sequence[Failure]) -> dict[str, list[Failure]]:
+    """Models that could not be ranked: "failed", "not reached" in the time that there was, and "over the limits"."""
+    causes = {BUDGET_SPENT: "not reached", OverLimitError.__name__: "over the limits"}
+    found: dict[str, list[Failure]] = {"failed": [], "not reached": [], "over the limits": []}
+    for one in failures:
+        found[causes.get(one.error, "failed")].append(one)
+    return found
+
+
+def over_limit(failures: Sequence[Failure]) -> list[Failure]:
     """Those of models that cost more than was allowed, which nobody calls a failure."""
-    return [one for one in failures if one.error == OverLimitError.__name__]
+    return by_cause(failures)["over the limits"]

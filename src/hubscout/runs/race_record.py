@@ -326,8 +326,8 @@ def race_status(record: RaceRecord) -> str:
         return f"{first} has won; {_short(record.deploy)} is being taught."
     if first:
         return f"{first} leads and is tuned to its end."
-    if not record.rungs:
-        return f"{len(record.arms)} arms"
+    if not record.rungs_run:
+        return f"There is no time to compare models by training: {_short(record.arms[0].model)}, the first by evidence."
     before = max(record.going_on, default=-1)
     to_come = (rung for rung in record.rungs_run if rung > before)
     rung = next(to_come, len(record.rungs) - 1)

@@ -18,6 +18,8 @@ from hubscout.tasks.task import Modality, Split, Task
 
 IMBALANCE = 10
 """A largest class of so many times the samples of the smallest is pointed out."""
+FAR = 100
+"""A number that is so many times the middle half's width from the median is pointed out."""
 MODALITIES: tuple[str, ...] = ("image", "text", "text-pair", "tokens", "audio", "array")
 
 
@@ -121,6 +123,8 @@ def assemble(
             raise TaskError(f"{name}: {split} has {len(part.inputs)} inputs but {len(part.targets)} targets.")
         asked.check_lengths(part.inputs, part.targets, split)
     parts = _complete(parts, asked, said, validation_size=validation_size, test_size=test_size, seed=seed)
+    if asked.is_real_valued:
+        target_names, parts = _varying(name, target_names, parts, said)
     _check_targets(name, asked, target_names, parts, said)
     if modality in {"text", "text-pair", "tokens"}:
         _count_empty(parts, said)
@@ -174,9 +178,15 @@ def _check_targets(
     targets = parts["train"].targets
     if kind.is_real_valued:
         matrix = np.asarray(targets)
-        constant = [column for column, values in zip(target_names, matrix.T, strict=True) if np.ptp(values) == 0]
-        if constant:
-            notes.append(f"constant in train, so nothing can be learnt of it: {shortened(map(repr, constant), most=5)}")
+        far = far_from_all_others(matrix)
+        for column in np.flatnonzero(far.any(axis=0)):
+            low, high = np.quantile(matrix[:, column], [0.25, 0.75])
+            count, values = int(far[:, column].sum()), matrix[far[:, column], column]
+            notes.append(
+                f"far from all others: {count:,} of {len(matrix):,} numbers of {target_names[column]!r} in train, such "
+                f"as {values[0]:.6g} (half of all are from {low:.6g} to {high:.6g}). Squared errors see little else: "
+                "are they right?"
+            )
         return
     counts = kind.target_counts(targets, len(target_names))
     if kind.has_classes and np.count_nonzero(counts) < 2:
@@ -193,6 +203,40 @@ def _check_targets(
         notes.append(
             f"imbalanced: {frequent!r} has {max(counts) / min(counts[counts > 0]):.0f} times the samples of the rarest"
         )
+
+
+def _varying(
+    name: str, target_names: Sequence[str], parts: Mapping[str, Split], notes: list[str]
+) -> tuple[Sequence[str], dict[str, Split]]:
+    """The columns of numbers that are not the same in all of train, and the splits with these."""
+    matrix = np.asarray(parts["train"].targets)
+    varies = np.ptp(matrix, axis=0) > 0
+    if varies.all():
+        return target_names, dict(parts)
+    constant = [column for column, kept in zip(target_names, varies, strict=True) if not kept]
+    if not varies.any():
+        raise TaskError(
+            f"{name}: {shortened(map(repr, constant), most=5)} has the one value {matrix[0, 0]:g} in all of train, so "
+            "that there is nothing to learn. Check which column the labels are in."
+        )
+    notes.append(
+        f"left out, since it is the same in all of train and nothing can be learnt of it: "
+        f"{shortened(map(repr, constant), most=5)}"
+    )
+    kept_names = [column for column, kept in zip(target_names, varies, strict=True) if kept]
+    return kept_names, {
+        split: replace(part, targets=np.asarray(part.targets)[:, varies]) for split, part in parts.items()
+    }
+
+
+def far_from_all_others(numbers: np.ndarray) -> np.ndarray:
+    """Which of (n, C) numbers are so far out that they decide a squared error alone; none of a column of few values.
+
+    >>> far_from_all_others(np.array([[1.0], [2.0], [3.0], [2.0], [1e6]])).ravel().tolist()
+    [False, False, False, False, True]
+    """
+    low, middle, high = np.quantile(numbers, [0.25, 0.5, 0.75], axis=0)
+    return (np.abs(numbers - middle) > FAR * (high - low)) & (high > low)
 
 
 def _count_empty(parts: Mapping[str, Split], notes: list[str]) -> None:

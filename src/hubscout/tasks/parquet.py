@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import operator
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
-from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +49,11 @@ def read_parquet(path: Path) -> tuple[dict[str, Sequence[Any]], int]:
             if name in large:
                 columns[name] = RowGroups(path, name)
             elif name in encoded:
-                columns[name] = Mapped(read[name], methodcaller("as_py"))
+                columns[name] = Mapped(read[name], operator.methodcaller("as_py"))
             else:
                 columns[name] = _to_list(pyarrow, read[name], schema.field(name).type)
+        for name, classes in _class_names(schema).items():
+            columns[name] = _named(columns[name], classes)
     except (pyarrow.ArrowException, OSError, ValueError, KeyError) as error:
         if isinstance(error, TaskError):
             raise
@@ -159,6 +162,33 @@ def _to_list(pyarrow: Any, column: Any, kind: Any) -> list[Any]:
         values = chunk.dictionary.to_pylist()
         found += [None if place is None else values[place] for place in chunk.indices.to_pylist()]
     return found
+
+
+def _class_names(schema: Any) -> dict[str, list[str]]:
+    """The names of classes by column, where Hugging Face's datasets wrote them beside the ids."""
+    found = {}
+    with contextlib.suppress(ValueError, TypeError, LookupError, AttributeError):  # somebody else's description
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        for name in set(features) & set(schema.names):
+            feature = features[name]
+            feature = feature[0] if isinstance(feature, list) else feature.get("feature", feature)
+            if feature.get("_type") == "ClassLabel" and all(isinstance(one, str) for one in feature["names"]):
+                found[name] = feature["names"]
+    return found
+
+
+def _named(values: Sequence[Any], classes: Sequence[str]) -> Sequence[Any]:
+    """Ids of classes, also in lists, as their names; below 0 there is no label. If an id has no name, all stay."""
+
+    def name(value: Any) -> Any:
+        if isinstance(value, list):
+            return [name(one) for one in value]
+        return None if value is None or value < 0 else classes[operator.index(value)]
+
+    try:
+        return [name(value) for value in values]
+    except (TypeError, IndexError):
+        return values
 
 
 class RowGroups(LazyRows):

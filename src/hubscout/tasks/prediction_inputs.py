@@ -141,10 +141,26 @@ class Reader:
 
     def _target_columns(self, table: Table) -> tuple[str, ...]:
         if self.label is not None:
-            return as_columns(self.label, table)
+            return self._in_order(as_columns(self.label, table))
         if all(name in table.columns for name in self.target_names) and self.kind.takes_columns:
             return tuple(self.target_names)
         return usual_name(table.columns, TAG_NAMES if self.kind.rows_are_words else TARGET_NAMES)
+
+    def _in_order(self, columns: tuple[str, ...]) -> tuple[str, ...]:
+        """The columns that were named, one per target: by their names where these are the targets', else in turn."""
+        wanted = tuple(self.target_names)
+        if not self.kind.takes_columns or (self.kind.has_label_sets and len(columns) == 1):
+            return columns
+        if set(wanted) <= set(columns):
+            return wanted
+        if len(columns) != len(wanted):
+            raise TaskError(
+                f"The model predicts {len(wanted)} {'number' if self.kind.is_real_valued else 'label'}"
+                f"{'s' if len(wanted) != 1 else ''} ({', '.join(wanted)}), and {len(columns)} "
+                f"{'columns were' if len(columns) != 1 else 'column was'} named as labels: {', '.join(columns)}. Name "
+                "one for each, in this order."
+            )
+        return columns
 
     def _only_other_column(self, table: Table, modality: str, inputs: Sequence[str]) -> tuple[str, ...]:
         """A column that a task would take for the labels, if it holds nothing but classes of the model."""

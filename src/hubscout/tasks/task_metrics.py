@@ -214,6 +214,11 @@ class Outcome:
         words = np.bincount(self.groups)
         return np.bincount(self.groups, weights=values)[words > 0] / words[words > 0]
 
+    @property
+    def mean_log_likelihood(self) -> float:
+        """The mean over the samples; what tells predictions apart that are right equally often."""
+        return float(self.log_likelihoods().mean())
+
     @cached_property
     def _members(self) -> list[np.ndarray] | None:
         """The rows of each sample; None where a sample is a row."""

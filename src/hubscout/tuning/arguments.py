@@ -94,9 +94,9 @@ class TuningArguments:
     head_learning_rate: Positive | None = None
     """Of the new head and of modules a method adds. None: ten times `learning_rate`."""
     rate_search: bool = True
-    """Where neither rate is given: try three in short runs of 5% of the steps each, from a low one (0.0005 for `sgd`)
-    up by factors of four as long as validation is clearly better. Without a validation split, or below 200 steps, there
-    is no search."""
+    """Where neither rate is given: try three in short runs of 5% of the steps each, or 45 steps in shorter runs, from a
+    low one (0.0005 for `sgd`) up by factors of four as long as validation is clearly better. Without a validation
+    split, or below 200 steps, there is no search."""
     momentum: NonNegative = 0.9
     """Of `sgd`."""
     weight_decay: NonNegative = 1e-4
@@ -138,7 +138,7 @@ class TuningArguments:
     patience: PositiveInt | None = None
     """Stop after so many validations without a new best; None: never."""
     keep_best: bool = True
-    """End with the weights of the best validation, not with the last."""
+    """End with the weights of the best validation, not with the last; of equal ones, with the surer predictions."""
 
     trade_off: NonNegative | None = None
     """λ, the weight of the teachers' term. None: the method's default (b-tuning: the number of targets C, sensible from

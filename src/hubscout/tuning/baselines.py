@@ -81,12 +81,17 @@ def measure_probes(run: SingleRun, splits: Sequence[str] = ("validation", "test"
     """Measure the probes of the model and of its teachers; the model's is the best network so far."""
     network, train_state, frozen_features = run.loop.network, run.loop.train_state, run.frozen_features
 
-    def measured() -> tuple[Probe, list[Probe], dict[str, torch.Tensor]]:
+    def measured() -> tuple[Probe, list[Probe], dict[str, torch.Tensor], float]:
         head = posterior_head(frozen_features, run.model, run.loop.rows.targets, network.loss)
         own, *others = (probe(frozen_features, backbone, splits) for backbone in (run.model, *run.teachers))
-        return own, others, {f"head.{name}": value.detach() for name, value in head.state_dict().items()}
+        likelihood = -np.inf
+        if own.metric("validation") is not None:
+            features = torch.as_tensor(frozen_features.features(run.model, "validation"), dtype=torch.float32)
+            said = network.loss.decode(head(features).detach())
+            likelihood = Outcome.of(run.task, run.task.validation, said).mean_log_likelihood
+        return own, others, {f"head.{name}": value.detach() for name, value in head.state_dict().items()}, likelihood
 
-    own, others, head = run.shared(measured)
+    own, others, head, likelihood = run.shared(measured)
     frozen_features.forget()
     train_state.probes = {"model": asdict(own)}
     if others:
@@ -97,4 +102,5 @@ def measure_probes(run: SingleRun, splits: Sequence[str] = ("validation", "test"
     # A mixture is not the model alone, not even before its first step.
     if value is not None and np.isfinite(value) and run.arguments.keep_best and not is_mixture(network.body):
         body = {name: value.detach().to("cpu", copy=True) for name, value in network.state_dict().items()}
-        train_state.floor, train_state.best_step, train_state.best_state = value, 0, body | head
+        train_state.floor, train_state.floor_likelihood = value, likelihood
+        train_state.best_step, train_state.best_state = 0, body | head

@@ -28,12 +28,16 @@ class TrainState:
 
     step: int = 0
     best: float = -math.inf
+    """The best validation metric, and the mean log-likelihood of the samples of validation there: of two equal metrics
+    the weights that are surer of what is true are kept."""
+    best_likelihood: float = -math.inf
     best_step: int = -1
     best_state: dict[str, Tensor] | None = None
     stale: int = 0
     stopped: bool = False
     floor: float = -math.inf
     """The validation metric of `best_state` before the first step; weights below it are not kept."""
+    floor_likelihood: float = -math.inf
     probes: dict[str, Any] = field(default_factory=dict)
     """What linear probes of frozen features achieve: of the model, and of its best teacher."""
     rate: float | None = None

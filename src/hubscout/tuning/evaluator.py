@@ -12,6 +12,7 @@ import torch
 
 from hubscout.checking.mislabelled import find_suspects
 from hubscout.checking.samples import Samples
+from hubscout.features.precision import give_back_freed
 from hubscout.runs.data_check import Sample
 from hubscout.runs.evaluation_record import Confusion, EvaluationRecord, NumberPair, TargetOutcome
 from hubscout.tasks import Task, task_metrics
@@ -45,6 +46,7 @@ def predict_split(
     """
     own = np.array_split(np.arange(samples), accelerator.num_processes)[accelerator.process_index]
     outputs = []
+    give_back_freed()  # the memory of training steps, into which these passes do not fit
     with network.evaluating(), torch.no_grad(), accelerator.autocast():
         for share in batches.evaluate(own, batch_size):
             outputs.append(network.predict(share.to(accelerator.device).views[MODEL]).double())

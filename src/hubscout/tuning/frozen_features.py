@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import call
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hubscout.errors import EvidenceWarning
 from hubscout.evidence import Evidence, maximize_evidence
 from hubscout.features import Extraction, extract
 from hubscout.runs.events import Message
@@ -38,12 +40,12 @@ class FrozenFeatures:
     untouched: Backbone | None = None
     """A model that is studied in a copy: a pass over the data may change the memory layout of weights, and with it the
     last bits of what is trained from them."""
-    _extractions: dict[int, tuple[Backbone, Extraction]] = field(default_factory=dict, repr=False)
+    _extractions: dict[tuple[int, str], tuple[Backbone, Extraction]] = field(default_factory=dict, repr=False)
     _posteriors: dict[int, Evidence] = field(default_factory=dict, repr=False)
 
     def features(self, backbone: Backbone, split: str = "train") -> np.ndarray:
-        """(rows, D) features of a split, unaugmented; on the process that asks. Those of train are kept."""
-        return (self._extraction(backbone) if split == "train" else self._extract(backbone, split)).features()
+        """(rows, D) features of a split, unaugmented; on the process that asks. They are kept until `forget`."""
+        return self._extraction(backbone, split).features()
 
     def posterior(self, backbone: Backbone) -> Evidence:
         """Evidence and posterior weights of Bayesian linear regression on the features.
@@ -53,7 +55,9 @@ class FrozenFeatures:
         """
         if id(backbone) not in self._posteriors:
             statistics = self._extraction(backbone).statistics[""]
-            self._posteriors[id(backbone)] = maximize_evidence(statistics, jackknife="none")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", EvidenceWarning)  # of a score, and here the weights are asked for
+                self._posteriors[id(backbone)] = maximize_evidence(statistics, jackknife="none")
         return self._posteriors[id(backbone)]
 
     def labels(self) -> np.ndarray:
@@ -64,14 +68,15 @@ class FrozenFeatures:
         """Let go of the features, which can be large; posteriors stay."""
         self._extractions.clear()
 
-    def _extraction(self, backbone: Backbone) -> Extraction:
-        if id(backbone) not in self._extractions:
-            if self.observer is not None:
+    def _extraction(self, backbone: Backbone, split: str = "train") -> Extraction:
+        place = id(backbone), split
+        if place not in self._extractions:
+            if self.observer is not None and split == "train":
                 name, rows = backbone.card.identifier, len(self.task.train)
                 self.observer(Message("", f"Computing the features of {name} for the {rows:,} training samples."))
             # The backbone is kept beside its extraction so that its id stays its own.
-            self._extractions[id(backbone)] = (backbone, self._extract(backbone, "train"))
-        return self._extractions[id(backbone)][1]
+            self._extractions[place] = (backbone, self._extract(backbone, split))
+        return self._extractions[place][1]
 
     def _extract(self, backbone: Backbone, split: str) -> Extraction:
         return extract(

@@ -30,13 +30,19 @@ from hubscout.tuning.train_step import TrainStep
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
+    from hubscout.tasks.task_metrics import Outcome
+
 _EXPLODED = 4
 """Times the null model's loss, over the steps between two validations."""
+_SPIKED = 3
+"""Times the null model's loss, in one step."""
+_LEARNT = 0.9
+"""Times the null model's loss: what is below has learnt something."""
 
 
 @dataclass
 class Loop:
-    """One run over its steps. `validate` gives the metrics with the primary one first, or None without a split."""
+    """One run over its steps. `validate` predicts for the validation split; None without one."""
 
     network: Network
     batches: Batches
@@ -45,11 +51,13 @@ class Loop:
     steps: int
     arguments: TuningArguments
     accelerator: Accelerator
-    validate: Callable[[], Mapping[str, float]] | None
+    validate: Callable[[], Outcome] | None
     served: Mapping[str, str]
     """View of a name → the view that really is there (equal preprocessings share one)."""
     null_loss: float = math.inf
     """The task's loss of a model that says the same of every input."""
+    null_metric: float = -math.inf
+    """Its validation metric."""
     checkpoints: Checkpoints | None = None
     journal: Curves = field(default_factory=Curves)
     observer: Observer = lambda event: None
@@ -213,6 +221,23 @@ class Loop:
                 f"says the same of every input has {self.null_loss:.3g}",
             )
 
+    def _check_collapsed(self, name: str) -> None:
+        """Stop where the first steps have thrown the network off, and a third of the run has not brought it back.
+
+        The mean loss of many steps does not show it: later ones say the same of every input, which costs little.
+        A run that has no lower rate left to try goes on: its data may have nothing to learn.
+        """
+        state, worst, steps = self.train_state, max(self.task_losses), self.validation_interval
+        spiked = worst > _SPIKED * self.null_loss and worst > 2 * self.task_losses[0]
+        learnt = fmean(self.task_losses[-steps:]) < _LEARNT * self.null_loss or state.best > self.null_metric + 0.02
+        if spiked and not learnt and 3 * state.step >= self.steps and len(self.restarts) < self.arguments.restarts:
+            self._diverged(
+                state.step - 1,
+                f"the validation {name} was {state.best:.3g} at best, and a model that says the same of every input "
+                f"has {self.null_metric:.3g}: the task's loss went from {self.task_losses[0]:.3g} to {worst:.3g}, and "
+                "nothing was learnt since",
+            )
+
     def averaged(self) -> AbstractContextManager[None]:
         """In a `with` block the network has the average of its weights, where one is kept."""
         return self.average.applied(self.network) if self.average is not None else nullcontext()
@@ -221,21 +246,22 @@ class Loop:
         assert self.validate is not None
         train_state = self.train_state
         with self.averaged():
-            metrics = dict(self.validate())
+            outcome = self.validate()
+        metrics, likelihood = outcome.values(), outcome.mean_log_likelihood
         self.network.train()
         name, primary = next(iter(metrics.items()))
         if not math.isfinite(primary):
             self._diverged(train_state.step - 1, f"the validation {name} became NaN or infinite")
-        improved = primary > train_state.best
+        train_state.stale = 0 if primary > train_state.best else train_state.stale + 1
+        improved = (primary, likelihood) > (train_state.best, train_state.best_likelihood)
         if improved:
-            train_state.best, train_state.stale = primary, 0
-        if improved and primary >= train_state.floor:
+            train_state.best, train_state.best_likelihood = primary, likelihood
+        if improved and (primary, likelihood) >= (train_state.floor, train_state.floor_likelihood):
             train_state.best_step = train_state.step
             if self.arguments.keep_best:
                 weights = self.average.average if self.average is not None else self.network.state_dict()
                 train_state.best_state = {name: value.detach().to("cpu", copy=True) for name, value in weights.items()}
-        if not improved:
-            train_state.stale += 1
+        self._check_collapsed(name)
         train_state.stopped = self.arguments.patience is not None and train_state.stale >= self.arguments.patience
         epoch = train_state.step / self.plan.batches_per_epoch
         self._write("validation", step=train_state.step, epoch=epoch, metrics=metrics, best=improved)

@@ -13,9 +13,11 @@ from hubscout.hubs.hub_registry import Identifier
 from hubscout.hubs.model_objects import is_model, register
 from hubscout.hubs.pooling import PAIR_PARTS
 from hubscout.hubs.saving import read_description
+from hubscout.runs.run_folder import TUNING
 from hubscout.tasks import Task
 from hubscout.tuning.network import head_in_target_units
-from hubscout.tuning.tuned_folder import find_head
+from hubscout.tuning.tuned_folder import find_head, is_bare
+from hubscout.tuning.tuned_folder import load as load_tuned
 
 if TYPE_CHECKING:
     from torch import nn
@@ -42,9 +44,20 @@ def open_model(model: Any) -> Backbone:
 
 def open_teacher(model: Any, task: Task) -> tuple[Backbone, nn.Linear | None]:
     """A teacher, and its head where it was tuned for the targets of the task."""
+    if (folder := _bare_weights(model)) is not None:
+        model = load_tuned(folder)
     backbone = open_model(model)
     check_modality(backbone.card, task.modality, called=f"The teacher {backbone.card.identifier!r}")
     return backbone, _own_head(model, backbone, task)
+
+
+def _bare_weights(model: Any) -> Path | None:
+    """The folder of a tuned model that does not say how its network is built, so that its record has to."""
+    identifier = Identifier.parse(model) if isinstance(model, str) else None
+    if identifier is None or identifier.hub != "file" or identifier.options:
+        return None
+    folder = Path(identifier.name)
+    return folder if (folder / TUNING).is_file() and is_bare(folder) else None
 
 
 def _own_head(model: Any, backbone: Backbone, task: Task) -> nn.Linear | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import time
@@ -23,7 +24,7 @@ from hubscout.tasks.kinds import kind_of
 from hubscout.tasks.sequences import task_fingerprint
 from hubscout.tasks.task_metrics import Outcome
 from hubscout.tuning.arguments import TuningArguments
-from hubscout.tuning.baselines import null_loss
+from hubscout.tuning.baselines import guess_metric, null_loss
 from hubscout.tuning.batches import MODEL, Batches, BatchPlan, StreamedBatches, default_workers, distinct_views
 from hubscout.tuning.checkpoints import Checkpoints
 from hubscout.tuning.companions import check_mixable, restrict
@@ -164,9 +165,10 @@ class SingleRun:
             arguments.length(plan.batches_per_epoch),
             arguments,
             accelerator,
-            (lambda: self.outcome(self.validation, self.task.validation).values()) if validates else None,
+            (lambda: self.outcome(self.validation, self.task.validation)) if validates else None,
             served,
             null_loss(self.task, loss, rows),
+            guess_metric(self.task, "validation") if validates else -math.inf,
             self.checkpoints(),
             Curves(self.folder / CURVES if self.folder and accelerator.is_main_process else None),
             self.observer,

@@ -6,8 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from hubscout.tuning.baselines import measure_probes
-from hubscout.tuning.rates import SHARE, TRIALS, cooldown_steps, steps_per_rate
+from hubscout.tuning.rates import TRIALS, cooldown_steps, steps_beside_search
 
 if TYPE_CHECKING:
     from hubscout.tuning.single_run import SingleRun
@@ -19,7 +18,7 @@ FORWARD_SHARE = 1 / 3
 MEASURING_SHARE = 0.05
 """Of a budget: for the steps that show how fast a run is, and for the first validation; longer ones are cut short."""
 PROBE_SHARE = 0.25
-"""Of the time that is left before the first step: the longest linear probe that is measured."""
+"""Of the time that is left before the first step: the longest linear probe that is measured on test too."""
 DISK_BYTES_PER_SECOND = 2e8
 SLACK = 0.01
 """Of a budget: kept for what nobody has measured."""
@@ -40,12 +39,13 @@ def plan_time(run: SingleRun, budget: float, *, searches: bool, probes: bool) ->
     pace = max(step + validation / loop.validation_interval, 1e-9)
     reserve = end + SLACK * budget
     if probes:
-        _probe_in_time(run, step, budget - reserve - (time.perf_counter() - loop.began))
+        left = budget - reserve - (time.perf_counter() - loop.began)
+        _probe_in_time(run, step, run.shared(lambda: left))
     now = run.shared(lambda: time.perf_counter() - loop.began)
     if not state.falling:
         left = int((budget - reserve - now) / pace)
-        fewer = int((budget - reserve - now - TRIALS * validation) / pace / (1 + TRIALS * SHARE))
-        loop.steps = state.step + max(1, fewer if searches and steps_per_rate(fewer) else left)
+        fewer = steps_beside_search((budget - reserve - now - TRIALS * validation) / pace) if searches else 0
+        loop.steps = state.step + max(1, fewer or left)
     falling = state.falling or cooldown_steps(loop.steps, run.arguments.cooldown)
     run.note(
         f"Budget of {budget:.4g} s: {spent:.3g} s have gone by, a step takes {pace:.2g} s with its part of validation, "
@@ -84,17 +84,38 @@ def _measured(run: SingleRun, budget: float) -> tuple[float, float, float]:
 
 
 def _probe_in_time(run: SingleRun, step: float, left: float) -> None:
-    """Measure the linear probes if they take no more than a part of the time that is left, or were asked for."""
-    own, rows = run.model.card.params, sum(map(len, run.task.splits.values()))
-    models = sum(max(1.0, model.card.params / max(own, 1)) for model in (run.model, *run.teachers))
-    seconds = run.shared(lambda: step * FORWARD_SHARE / run.arguments.batch_size * rows * models)
-    if run.asked.linear_probe or run.shared(lambda: seconds <= PROBE_SHARE * left):
-        measure_probes(run)
-        return
-    run.note(
-        f"The linear probe is not measured: it would take about {seconds:.2g} of {max(left, 0.0):.2g} s that are left. "
-        "The result is not compared with it; linear_probe=True measures it all the same."
-    )
+    """Measure the linear probes if there is time for them, or they were asked for.
+
+    They cost a third of an epoch, and are better than what a short run learns: they may take all of the time that is
+    left. On test, which is for comparing alone, they may take a part of it. How long they take is estimated from the
+    pace of a step and then, as that leaves out reading the samples, from the features of the validation split.
+    """
+    from hubscout.tuning.baselines import measure_probes  # it needs torch, which a refused race does not wait for
+
+    splits = ("validation", "test")
+    if not run.asked.linear_probe:
+        models = sum(max(1.0, one.card.params / max(run.model.card.params, 1)) for one in (run.model, *run.teachers))
+        rows = models * (len(run.task.train) + len(run.task.validation))
+        per_sample = run.shared(lambda: step * FORWARD_SHARE / run.arguments.batch_size)
+        if per_sample * rows <= left:
+            per_sample = run.shared(lambda: _seconds_of_features(run)) / len(run.task.validation)
+        if per_sample * rows > left:
+            run.frozen_features.forget()
+            run.note(
+                f"The linear probe is not measured: it would take about {per_sample * rows:.2g} s, and there are "
+                f"{max(left, 0.0):.2g} s left. The result is not compared with it; linear_probe=True "
+                "measures it all the same."
+            )
+            return
+        if per_sample * (rows + models * len(run.task.test)) > PROBE_SHARE * left:
+            splits = ("validation",)
+    measure_probes(run, splits)
+
+
+def _seconds_of_features(run: SingleRun) -> float:
+    began = time.perf_counter()
+    run.frozen_features.features(run.model, "validation")
+    return time.perf_counter() - began
 
 
 def fit_to_time(run: SingleRun, end: float, pace: float, longest: int = sys.maxsize) -> None:

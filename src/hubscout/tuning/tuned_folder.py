@@ -66,10 +66,10 @@ def save(tuned: Tuned, folder: Path) -> Path:
 
 def opens_by_code(tuned: Tuned, folder: Path) -> bool:
     """Whether a saved model is bare weights whose network only code builds, so that opening it must be allowed."""
-    return _is_bare(folder) and code_wanted(Identifier.parse(tuned.model)) is not None
+    return is_bare(folder) and code_wanted(Identifier.parse(tuned.model)) is not None
 
 
-def _is_bare(folder: Path) -> bool:
+def is_bare(folder: Path) -> bool:
     """Whether a folder holds weights alone, and not how the network is built."""
     return not any((folder / name).is_file() for name in ("config.json", "modules.json"))
 
@@ -83,7 +83,7 @@ def save_record(tuned: Tuned, folder: Path) -> None:
     write_tuning(folder, tuned.tuning_record(), tuned.curves)
     write_evaluation(folder, tuned.evaluation)
     needed = ", allow_code=True" if opens_by_code(tuned, folder) else ""
-    if _is_bare(folder) and _is_in_memory(tuned.model):
+    if is_bare(folder) and _is_in_memory(tuned.model):
         needed = ", model=network"
     card = model_card(tuned, read_description(folder), needed)
     write_atomically(folder / "README.md", strip_credentials(card))

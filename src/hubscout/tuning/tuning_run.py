@@ -232,10 +232,12 @@ def finish(run: SingleRun) -> Tuned:
     """Take the best weights, save them and measure them."""
     loop, network, train_state = run.loop, run.loop.network, run.loop.train_state
     loop.end()
-    if train_state.best < train_state.floor:
+    if (train_state.best, train_state.best_likelihood) < (train_state.floor, train_state.floor_likelihood):
+        equal = train_state.best == train_state.floor
+        against = "with surer predictions of the probe" if equal else f"against {train_state.floor:.4f}"
         run.note(
-            f"Validation never reached the linear probe of the frozen features ({train_state.best:.4f} at best, "
-            f"against {train_state.floor:.4f}): the result is that probe, with the backbone as it was."
+            f"Validation never {'exceeded' if equal else 'reached'} the linear probe of the frozen features "
+            f"({train_state.best:.4f} at best, {against}): the result is that probe, with the backbone as it was."
         )
     network.eval()
     if run.arguments.lora_rank is not None:

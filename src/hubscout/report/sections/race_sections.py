@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hubscout.report.answer import command_words, longer_race, shell_command
+from hubscout.report.answer import command_words, longer_race
 from hubscout.report.charts.chart import Chart
 from hubscout.report.charts.lines import COLOURS, Curve, lines
 from hubscout.report.markup import (
@@ -17,7 +17,7 @@ from hubscout.report.markup import (
     tag,
 )
 from hubscout.report.saved_run import Run
-from hubscout.report.sections.tuning_sections import result_facts
+from hubscout.report.sections.tuning_sections import predict_command, result_facts
 from hubscout.runs.race_record import (
     Arm,
     RaceRecord,
@@ -62,11 +62,11 @@ def race_answer(run: Run, race: RaceRecord) -> Section:
     if notes := [note for note in race.notes if note not in of_data]:
         parts += [tag("p", "Notes", class_="label"), tag("ul", *(tag("li", note) for note in notes))]
     if run.folder is not None and race.complete:
-        model = run.folder / (RACE_DEPLOYED if race.deploy else RACE_WINNER)
-        parts.append(copyable(shell_command(["hubscout", "predict", f"{model}/", "INPUTS"]), "Run next"))
-        words, failures = [], ()
-        if run.ranking is not None:
-            words, failures = command_words(run.ranking.environment), run.ranking.failures
+        name = RACE_DEPLOYED if race.deploy else RACE_WINNER
+        model = race.deploy or (race.final.model if race.final is not None else "")
+        parts.append(copyable(predict_command(run.folder / name, model), "Run next"))
+        words = command_words(run.ranking.environment) if run.ranking is not None else []
+        failures = run.ranking.failures if run.ranking is not None else ()
         if more_time_may_tell(race.order, failures) and (longer := longer_race(words, run.folder)):
             parts.append(copyable(longer, "More time may change the answer: the race goes on from here"))
     return Section(anchor="answer", title="The answer", short="Answer", body=join(parts))
@@ -79,7 +79,11 @@ def _winner(run: Run) -> TuningRun | None:
 def _facts(race: RaceRecord, winner: TuningRun | None) -> list[tuple[str, str, str]]:
     facts = [] if winner is None else result_facts(winner)
     first = race.order[0] if race.order else None
-    if first is not None and first.metric is not None:
+    if (beside := race.beside) is not None and (winner is None or winner.best_step != 0):
+        told = f"{beside.winner:.4f} by the winner, on {beside.samples:,} held-out samples"
+        facts.append(("Linear probe of the first by evidence", f"{beside.probe:.4f}", told))
+    # Where the winner is a linear probe, what few steps of training had come to says nothing of it.
+    if first is not None and first.metric is not None and (winner is None or winner.best_step != 0):
         whole = winner.steps if winner is not None else race.steps
         of = f" of {whole}" if whole >= first.steps else ""  # where time was short the run may have ended earlier
         facts.append((f"Held-out {race.metric}", f"{first.metric:.4f}", f"after {first.steps}{of} steps"))
@@ -100,8 +104,10 @@ def race_section(run: Run) -> Section | None:
     race = run.race
     if race is None or not race.looks:
         return None
-    parts = [tag("h3", "Learning curves"), _curves(race, run)]
-    if len(race.arms) <= FEW_ARMS:
+    rungs = {look.rung for look in race.looks if look.metric is not None}
+    drawn = len(rungs) > 1 or (bool(rungs) and _end(_winner(run), race.metric) is not None)
+    parts = [tag("h3", "Learning curves"), _curves(race, run)] if drawn else []
+    if len(race.arms) <= FEW_ARMS or not drawn:
         parts.append(scrolling(_table(race), "Arms of the race"))
     if len(race.order) > 1:
         parts += [tag("h3", "Places by evidence and in the race"), _places(race)]
@@ -147,8 +153,7 @@ def _curves(race: RaceRecord, run: Run) -> Markup:
     last = max((look.rung for look in race.looks if look.rung < len(race.rungs)), default=0)
     finalists = [arm for arm in race.leaderboard() if last in race.seen(arm)][:COLOURS]
     steps = dict(enumerate(race.rungs))
-    winner = _winner(run)
-    end = _end(winner, race.metric) if winner is not None else None
+    end = _end(_winner(run), race.metric)
     curves: list[Curve] = []
     for arm in reversed(race.leaderboard()):
         looks = [look for look in race.seen(arm).values() if look.rung < len(race.rungs)]
@@ -187,9 +192,9 @@ def _curves(race: RaceRecord, run: Run) -> Markup:
     ).html()
 
 
-def _end(winner: TuningRun, metric: str) -> tuple[int, float] | None:
+def _end(winner: TuningRun | None, metric: str) -> tuple[int, float] | None:
     """Where the winner ended: its steps and its metric on the held-out samples; a linear probe is no end of them."""
-    if winner.best_step == 0:
+    if winner is None or winner.best_step == 0:
         return None
     found = winner.metrics.get("validation", {}).get(metric)
     return (winner.steps, found[0]) if found is not None else None

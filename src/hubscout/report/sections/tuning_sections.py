@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -185,9 +186,14 @@ def _next_command(run: Run, one: TuningRun) -> str:
         return shell_command(["hubscout", "rank", data, "--out", "ranking/"])
     if run.folder is None:
         return ""
-    by_code = one.model.startswith("python:") and not (run.folder / "config.json").is_file()
+    return predict_command(run.folder, one.model)
+
+
+def predict_command(folder: Path, model: str) -> str:
+    """Use the model in a folder; bare weights of a network that only code builds need leave to run it."""
+    by_code = model.startswith("python:") and not (folder / "config.json").is_file()
     allowed = ["--allow-code"] if by_code else []
-    return shell_command(["hubscout", "predict", f"{run.folder}/", "INPUTS", *allowed])
+    return shell_command(["hubscout", "predict", f"{folder}/", "INPUTS", *allowed])
 
 
 def tuning_section(run: Run) -> Section | None:

@@ -1,0 +1,88 @@
+"""The last stretch of a run: train it to its end or to the end of the time, measure it, save it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hubscout.engines import report
+from hubscout.racing.arms import Runner
+from hubscout.racing.floor import Floor
+from hubscout.racing.race_journal import BEST
+from hubscout.tuning.time_budget import fit_to_time
+
+if TYPE_CHECKING:
+    from hubscout.tuning import Tuned
+    from hubscout.tuning.single_run import SingleRun
+
+TIME_IS_OVER = "The time is over"
+FEWEST_TESTED = 100
+"""Test samples that are measured however short the time is."""
+
+
+@dataclass(frozen=True)
+class Finish:
+    """Train a run from where it stands to its end, measure it and save it in its folder's `best`: a job."""
+
+    runner: Runner
+    pace: float = 0.0
+    """Seconds per step, as far as is known."""
+    seconds: float | None = None
+    """For everything; a run that would take longer is made shorter."""
+    longest: int = 0
+    """Steps that a run is made longer to, where there is time: the rungs were those of a shorter one."""
+    reserve: float = 0.0
+    """Of `seconds`: for measuring and saving."""
+    row: float = 0.0
+    """Seconds per sample that is measured, as far as is known."""
+    elsewhere: bool = False
+    """Whether this is another process than that of the race: what is tuned stays on the disk."""
+    floor: Floor | None = None
+    """The linear probe of the model; where training does not come up to it, it is taken."""
+    trains: bool = True
+    """False takes the probe as it is."""
+    from_probe: bool = False
+    """Whether training starts from the probe: where there is no time for rungs there is time for few steps."""
+
+    def __call__(self) -> Tuned | None:
+        from hubscout.tuning.tuning_run import finish
+
+        began = time.perf_counter()
+        run = self.runner.live()
+        run.observer = run.loop.observer = report
+        run.loop.deadline = None
+        if self.trains:
+            fresh = run.loop.train_state.step == 0 and run.arguments.ema is None  # an average would begin elsewhere
+            if self.floor is not None and self.from_probe and fresh:
+                self.floor.start(run)
+            if self.seconds is not None:
+                fit_to_time(run, began + self.seconds - self.reserve, max(self.pace, 1e-9), self.longest)
+            run.loop.run()
+        if self.floor is not None and not self.trains:
+            self.floor.give_to(run, reached=self.floor.metric)
+            run.note("The result is the linear probe of the frozen features, with the backbone as it was.")
+        elif self.floor is not None:
+            self.floor.reached_by(run)
+        if made := run.loop.train_state.step:
+            run.arguments = run.arguments.replace(steps=made)
+        if self.seconds is not None:
+            self._shorten_test(run, began + self.seconds - time.perf_counter())
+        tuned = finish(run)
+        tuned.save(self.runner.folder / BEST)
+        return None if self.elsewhere else tuned
+
+    def _shorten_test(self, run: SingleRun, left: float) -> None:
+        """Measure on as many test samples as there is time for, and on a hundred at least; say so if that is not all.
+
+        Training leaves time for all of them: this is for a race whose time is over before.
+        """
+        task = run.task
+        room = max(FEWEST_TESTED, int(left / max(self.row, 1e-9)) - len(task.validation))
+        if room >= len(task.test):
+            return
+        rows = np.sort(np.random.default_rng(run.arguments.seed).permutation(len(task.test))[:room])
+        run.task = replace(task, splits={**task.splits, "test": task.test.take(rows)})
+        run.note(f"{TIME_IS_OVER}: {room:,} of {len(task.test):,} test samples are measured, drawn at random.")
