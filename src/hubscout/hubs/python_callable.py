@@ -57,7 +57,7 @@ def with_code(backbone: Backbone, identifier: Identifier) -> Backbone:
 @functools.cache
 def _code_of_module(module: ModuleType) -> str:
     # Once: a module is imported once, so what is written to its file later is not what runs.
-    return code_fingerprint(Path(module.__file__)) if getattr(module, "__file__", None) else ""
+    return code_fingerprint(Path(file)) if (file := getattr(module, "__file__", None)) else ""
 
 
 def call(identifier: Identifier) -> Any:
