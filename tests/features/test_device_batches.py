@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from hubscout.errors import TaskError
-from hubscout.features import PreparedPool, device_batches, extract
+from hubscout.features import PreparedPool, device_batches, extract, extractor
 from hubscout.features.device_batches import HeldSamples
 from hubscout.hubs.image_preprocessing import ImagePreprocessing
 from hubscout.hubs.model_objects import register
@@ -210,6 +210,16 @@ def test_memory_that_runs_out_while_images_are_resized_makes_batches_smaller(mon
     monkeypatch.setattr(device_resizing, "resample", takes_eight)
     for one, other in zip(features_of(task, PreparedPool(0), device="cpu"), expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+@pytest.mark.usefixtures("room")
+@pytest.mark.parametrize("side", [32, 300])
+def test_small_images_of_one_size_are_decoded_by_few_threads(side: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, real = [], extractor.InThreads
+    monkeypatch.setattr(extractor, "InThreads", lambda of, count: threads.append(count) or real(of, count))
+    monkeypatch.setattr(extractor, "default_threads", lambda decode_alone: 2 if decode_alone else 3)
+    features_of(images_of(*[(side, side)] * 20), PreparedPool(0), device="cpu")
+    assert threads == [2 if side == 32 else 3] * 2
 
 
 @pytest.mark.usefixtures("room")

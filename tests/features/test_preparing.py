@@ -18,7 +18,7 @@ import pytest
 from hubscout.errors import ModelError, TaskError
 from hubscout.features import PreparedPool, extract, extractor, shared_memory
 from hubscout.features import preparing as preparing_module
-from hubscout.features.preparing import InProcesses, InThreads, Reader, default_processes
+from hubscout.features.preparing import InProcesses, InThreads, Reader, default_processes, default_threads
 from hubscout.features.shared_memory import SharedMemory
 from hubscout.tasks import Task
 
@@ -177,7 +177,7 @@ def test_what_cannot_be_opened_there_is_prepared_here() -> None:
 
 
 def test_what_cannot_be_sent_is_prepared_in_threads(monkeypatch: pytest.MonkeyPatch, backbone: Any, task: Task) -> None:
-    monkeypatch.setattr(extractor, "default_processes", lambda device, modality, samples: 2)
+    monkeypatch.setattr(extractor, "default_processes", lambda *given, **options: 2)
     usual = extract(backbone, task)
     backbone.preprocessing.lock = threading.Lock()
     told: list[str] = []
@@ -201,6 +201,16 @@ def test_processes_are_for_many_images_and_a_gpu() -> None:
     assert default_processes("cuda", "image", 10**6, cores=64, memory=4 << 30) == 4
 
 
+def test_few_processes_and_two_threads_decode_small_images_of_one_size() -> None:
+    """Decoding them is mostly Python, and one lock serves all threads."""
+    large = {"cores": 16, "memory": 64 << 30, "decode_alone": True}
+    assert default_processes("cuda", "image", 999, **large) == 0
+    assert default_processes("cuda", "image", 2_936, **large) == 5
+    assert default_processes("cuda", "image", 20_000, **large) == 14
+    assert default_processes("cpu", "image", 2_936, **large) == 0
+    assert default_threads(decode_alone=True) == min(2, default_threads())
+
+
 SCRIPT = """
 import numpy as np
 import torch
@@ -216,7 +226,7 @@ class Started(preparing.InProcesses):
 
 
 extractor.InProcesses = Started
-extractor.default_processes = lambda device, modality, samples: {processes}
+extractor.default_processes = lambda *given, **options: {processes}
 print("begun")
 generator = np.random.default_rng(0)
 images = [Image.fromarray(generator.integers(0, 256, (40, 48, 3), dtype=np.uint8)) for _ in range(96)]

@@ -174,6 +174,17 @@ def test_architectures_whose_tokens_are_views_of_weights(name):
     assert backbone.card.flops > 0
 
 
+def test_threads_hash_large_tensors_alone(monkeypatch):
+    """Hundreds of small ones in threads keep all other threads of the process from working."""
+    real, seen = cost._digest, []
+    monkeypatch.setattr(
+        cost, "_digest", lambda tensor: seen.append((len(tensor), threading.current_thread())) or real(tensor)
+    )
+    fingerprint({f"{size}": torch.zeros(size) for size in (3, 100, 1 << 18)})
+    assert {size for size, thread in seen if thread is threading.current_thread()} == {3, 100}
+    assert len(seen) == 3
+
+
 def test_the_fingerprint_is_that_of_the_content():
     first = Attention().state_dict()
     second = {name: value.clone() for name, value in first.items()}

@@ -285,6 +285,16 @@ def test_a_file_that_many_models_come_from_is_parsed_once(tmp_path: Path) -> Non
     assert parsed.cache_info().misses == misses + 1
 
 
+def test_installed_modules_that_are_there_are_not_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, looked, real = tmp_path / "model.py", [], python_callable._files_of
+    file.write_text("import numpy.linalg\nfrom torch import nn\n")
+    monkeypatch.setattr(python_callable, "_files_of", lambda parts, root: looked.append(root) or real(parts, root))
+    before = code_fingerprint(file)
+    assert looked == [tmp_path, tmp_path]
+    (tmp_path / "torch.py").write_text("nn = None\n")  # a namesake beside it is the user's own
+    assert code_fingerprint(file) != before
+
+
 def test_the_same_source_elsewhere_is_the_same(tmp_path: Path) -> None:
     assert code_fingerprint(write(tmp_path / "one")) == code_fingerprint(write(tmp_path / "two"))
 

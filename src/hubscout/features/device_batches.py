@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -46,14 +47,14 @@ def preprocessing_on(device: str, job: ExtractionPlan) -> Preprocessing:
     own = job.backbone.preprocessing
     if not isinstance(own, ImagePreprocessing) or job.backbone.module is None or not free_on(device):
         return own
-    found = shape = None
-    for place in np.unique(np.linspace(0, len(job.rows) - 1, _LOOKED_AT).astype(int)):
-        try:
-            seen = decoded(job.split.inputs[int(job.rows[place])]).shape
-        except Exception:  # the reader meets the same error, and names the sample
-            continue
-        if shape is None:
-            found, shape = resizing_on(device, own, seen), seen
-        if found is None or seen != shape:
-            return own
-    return found or own
+    shape = common_shape(job.split.inputs, job.rows)
+    return own if shape is None else resizing_on(device, own, shape) or own
+
+
+def common_shape(inputs: Sequence[Any], rows: Sequence[int] | np.ndarray) -> tuple[int, ...] | None:
+    """The shape that images of these rows have in common; None where they differ, or none can be read."""
+    shapes = set()
+    for place in np.unique(np.linspace(0, len(rows) - 1, _LOOKED_AT).astype(int)):
+        with suppress(Exception):  # the reader meets the same error, and names the sample
+            shapes.add(decoded(inputs[int(rows[place])]).shape)
+    return shapes.pop() if len(shapes) == 1 else None

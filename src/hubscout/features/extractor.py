@@ -198,14 +198,15 @@ class Extractor:
 
     def _preparing(self, reader: Reader, missing: int) -> Preparing:
         """Threads, or processes where that is quicker and the `missing` samples can be sent to them."""
-        if self.workers is None:
-            processes = default_processes(self.device, self.job.task.modality, missing)
-            if processes:
-                try:
-                    return InProcesses(reader, processes)
-                except ValueError as error:
-                    self.log.tell(f"samples are prepared in threads, since they cannot be sent to processes ({error})")
-        return InThreads(reader, max(1, default_threads() if self.workers is None else self.workers))
+        alone = isinstance(self.preprocessing, DeviceResizing)
+        if self.workers is not None:
+            return InThreads(reader, max(1, self.workers))
+        if processes := default_processes(self.device, self.job.task.modality, missing, decode_alone=alone):
+            try:
+                return InProcesses(reader, processes, default_threads(decode_alone=alone))
+            except ValueError as error:
+                self.log.tell(f"samples are prepared in threads, since they cannot be sent to processes ({error})")
+        return InThreads(reader, default_threads(decode_alone=alone))
 
     def _results(self, runner: Runner, feed: Feed, on_device: PreparedSamples | None) -> Iterator[BatchResult]:
         """Of each batch; on a GPU the next one is under way before the arrays of one are fetched."""

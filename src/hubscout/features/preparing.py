@@ -7,12 +7,13 @@ they cost seconds to start, so they are used for many samples alone.
 
 from __future__ import annotations
 
+import importlib
 import os
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -35,6 +36,8 @@ _CORES_FOR_OTHERS = 2
 _FEWEST_CORES = 4
 _FEWEST_SAMPLES = 20_000
 """Fewer are prepared by threads before as many processes have started."""
+_FEWEST_DECODED, _DECODED_PER_PROCESS = 1_000, 500
+"""Where they decode alone: such processes start while torch and timm are imported here."""
 _PROCESS_BYTES = 1 << 29
 """What one of them has with torch and timm; together they take half of what is free at most."""
 _SHARE_FOR_COPIES = 0.25
@@ -43,24 +46,35 @@ _IDLE_SECONDS = 60
 _HEAVY = ("image", "audio")
 
 
-def default_threads() -> int:
-    """How many threads prepare samples unless somebody says otherwise."""
-    return min(_MOST_THREADS, os.cpu_count() or 1)
+def default_threads(*, decode_alone: bool = False) -> int:
+    """How many threads prepare samples unless somebody says otherwise.
+
+    Two to `decode_alone`, small images whose pixels a GPU takes as they are: that is mostly Python, and more of them
+    take the interpreter from each other and from the thread that gives the GPU its work.
+    """
+    return min(2 if decode_alone else _MOST_THREADS, os.cpu_count() or 1)
 
 
 def default_processes(
-    device: str, modality: str, samples: int, cores: int | None = None, memory: int | None = None
+    device: str,
+    modality: str,
+    samples: int,
+    *,
+    decode_alone: bool = False,
+    cores: int | None = None,
+    memory: int | None = None,
 ) -> int:
     """How many processes shall prepare so many samples for a device; 0 is for threads.
 
-    `cores` and `memory`, in bytes, are what is free unless they are given.
+    `decode_alone` is as in `default_threads`; `cores` and `memory`, in bytes, are what is free unless they are given.
 
     >>> default_processes("cuda", "image", 50_000, cores=16, memory=64 << 30)
     14
     >>> default_processes("cpu", "image", 50_000, cores=16, memory=64 << 30)
     0
     """
-    if not device.startswith("cuda") or modality not in _HEAVY or samples < _FEWEST_SAMPLES:
+    fewest = _FEWEST_DECODED if decode_alone else _FEWEST_SAMPLES
+    if not device.startswith("cuda") or modality not in _HEAVY or samples < fewest:
         return 0
     if cores is None:
         from loky import cpu_count
@@ -70,7 +84,23 @@ def default_processes(
         memory = free_bytes() or _MOST_PROCESSES * _PROCESS_BYTES
     if cores < _FEWEST_CORES:
         return 0
-    return min(_MOST_PROCESSES, cores - _CORES_FOR_OTHERS, memory // 2 // _PROCESS_BYTES)
+    most = min(_MOST_PROCESSES, cores - _CORES_FOR_OTHERS, memory // 2 // _PROCESS_BYTES)
+    return most if samples >= _FEWEST_SAMPLES else min(most, samples // _DECODED_PER_PROCESS)
+
+
+def process_pool(count: int) -> Any:
+    """So many processes, which end when they have had nothing to do for a minute."""
+    from loky import get_reusable_executor
+
+    # The executor does not run the caller's script again in its processes, as those of multiprocessing would.
+    return get_reusable_executor(max_workers=count, timeout=_IDLE_SECONDS, initializer=_import_decoder)
+
+
+def _import_decoder() -> None:
+    """In a process, before it has anything to do: import what decoding images takes."""
+    with suppress(ImportError):  # where it is needed, it is said
+        for name in ("hubscout.hubs.device_resizing", "hubscout.tasks.images", "PIL.Image"):
+            importlib.import_module(name)
 
 
 @dataclass(frozen=True)
@@ -160,9 +190,8 @@ class InProcesses:
 
     chunk = _PROCESS_CHUNK
 
-    def __init__(self, reader: Reader, workers: int) -> None:
+    def __init__(self, reader: Reader, workers: int, threads: int | None = None) -> None:
         import cloudpickle
-        from loky import get_reusable_executor
 
         try:
             sent = cloudpickle.dumps(replace(reader, prepared=None))
@@ -174,12 +203,11 @@ class InProcesses:
         if workers < 2:
             raise ValueError(f"{len(sent) / 1e9:.1f} GB for each of them")
         self.reader = reader
-        self._threads = InThreads(reader, default_threads())
+        self._threads = InThreads(reader, threads or default_threads())
         self._folder = tempfile.TemporaryDirectory(prefix="hubscout-")
         self._file = Path(self._folder.name) / "reader"
         self._file.write_bytes(sent)
-        # The executor does not run the caller's script again in its processes, as those of multiprocessing would.
-        self._pool = get_reusable_executor(max_workers=workers, timeout=_IDLE_SECONDS)
+        self._pool = process_pool(workers)
         self._begun: list[Future[Prepared]] = []
         self._memory: SharedMemory | None = None
         self.ready: Future[Prepared] = self._pool.submit(_prepare, str(self._file), [], None)

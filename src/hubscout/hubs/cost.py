@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from hubscout.hubs.backbone import Backbone, Batch
 
+_LARGE_BYTES = 1 << 18
+
 switches_of_torch = threading.RLock()
 """Held while attention is switched to its plain form, which all threads see, and while a batch runs: the features of a
 model do not hang on another one being opened meanwhile."""
@@ -53,12 +55,15 @@ def count_params(module: nn.Module) -> int:
 def fingerprint(state: Mapping[str, Tensor], *settings: object) -> str:
     """A hash of weights (names, types, shapes, bytes) and of `settings` that change what a forward pass gives.
 
-    Tensors are hashed in threads: hashing leaves the interpreter free.
+    Large tensors are hashed in threads: hashing leaves the interpreter free. With a small one a thread is given more to
+    do than it does, and hundreds of them keep all other threads from working.
     """
     names = sorted(state)
     total = hashlib.blake2b(digest_size=16)
     with ThreadPoolExecutor() as pool:
-        for name, digest in zip(names, pool.map(_digest, (state[name] for name in names)), strict=True):
+        hashed = {name: pool.submit(_digest, state[name]) for name in names if state[name].nbytes > _LARGE_BYTES}
+        for name in names:
+            digest = hashed[name].result() if name in hashed else _digest(state[name])
             total.update(name.encode() + b"\0" + digest)
     for setting in settings:
         total.update(repr(setting).encode() + b"\0")

@@ -42,7 +42,7 @@ def load(identifier: Identifier) -> Backbone:
 
 
 def list_models(pattern: str) -> ModelListing:
-    """Nothing: functions are not listed, they are named."""
+    """Nothing: functions are named, not listed."""
     return ModelListing(notes=("Functions are not listed; name one as python:module:function.",))
 
 
@@ -57,8 +57,7 @@ def with_code(backbone: Backbone, identifier: Identifier) -> Backbone:
 @functools.cache
 def _code_of_module(module: ModuleType) -> str:
     # Once: a module is imported once, so what is written to its file later is not what runs.
-    file = getattr(module, "__file__", None)
-    return code_fingerprint(Path(file)) if file else ""
+    return code_fingerprint(Path(file)) if (file := getattr(module, "__file__", None)) else ""
 
 
 def call(identifier: Identifier) -> Any:
@@ -279,7 +278,8 @@ def _absolute(parts: Sequence[str], home: Path) -> list[Path]:
     """The files of an import in the first place that has it: the folder of the user's file, then Python's path."""
     if parts[0] in _NOT_OURS_TO_FOLLOW:
         return []
-    for root in (home, *map(Path, sys.path)):
+    known = getattr(sys.modules.get(parts[0]), "__file__", None)  # which spares hundreds of looks into folders
+    for root in (home, *([] if known and is_installed(Path(known)) else map(Path, sys.path))):
         if files := _files_of(parts, root):
             return [] if is_installed(files[0].resolve()) else files
     return []

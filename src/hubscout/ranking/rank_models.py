@@ -135,6 +135,7 @@ def rank(
 
     """
     from hubscout.features.decoded import PreparedPool
+    from hubscout.features.early_decoders import start_decoders
     from hubscout.features.precision import pick_device, warm_up
     from hubscout.tasks import open_task
 
@@ -210,6 +211,7 @@ def rank(
             device = "cpu" if runner.elsewhere else pick_device(chosen.device)
         if device.startswith("cuda"):
             warm_up(device)
+            start_decoders(device, subset)
         run.assessor = Assessor(
             runner,
             subset,
