@@ -98,7 +98,7 @@ def _probe_in_time(run: SingleRun, step: float, left: float) -> None:
     """
     from hubscout.tuning.baselines import measure_probes  # it needs torch, which a refused race does not wait for
 
-    splits = ("validation", "test")
+    splits: tuple[str, ...] = ("validation", "test")
     if not run.asked.linear_probe:
         models = sum(max(1.0, one.card.params / max(run.model.card.params, 1)) for one in (run.model, *run.teachers))
         rows = models * (len(run.task.train) + len(run.task.validation))
