@@ -77,18 +77,21 @@ def left_out_predictions(
         if repeats:  # the rows that occur once are inside the directions, but for rounding
             outside = xp.where(outside > SPARE, outside, 0 * outside)
         if not full:
-            beside = (outside > 0) | (not repeats)
+            beside = (outside > 0) | (not repeats)  # (rows, 1)
             one = one + xp.where(beside, (1 - left @ constant[0])[:, None], 0 * one)
             missed = missed + xp.where(beside, known - left @ projections.T, 0 * missed)
         missed = missed - one * slope[None, :]
         if groups is not None:
             # As (targets, rows of the group, rows of the group).
             unit = to_device_of(np.eye(int(left.shape[0])), values)
-            inner = (left[None, :, :] * shrunk[:, None, :]) @ left.T + (0 if full else unit - left @ left.T)
-            # As a share, since all of it is small where features fit every label.
-            size = xp.clip(inner.diagonal(0, 1, 2).sum(1), min=np.finfo(np.float64).tiny)[:, None, None]
-            inner = inner - one.T[:, :, None] * one.T[:, None, :] / level[:, None, None] + SPARE * size * unit
-            predicted = means + known - xp.linalg.solve(inner, missed.T[:, :, None])[:, :, 0].T
+            inner = (left[None, :, :] * shrunk[:, None, :]) @ left.T
+            if not full:
+                inner = inner + xp.where(beside & beside.T, unit - left @ left.T, 0 * unit)
+            inner = inner - one.T[:, :, None] * one.T[:, None, :] / level[:, None, None]
+            # Each row in its own size: where features fit every label all is small but for samples that occur again.
+            size = xp.sqrt(xp.clip(inner.diagonal(0, 1, 2), min=np.finfo(np.float64).tiny))
+            inner = inner / size[:, :, None] / size[:, None, :] + SPARE * unit
+            predicted = means + known - (xp.linalg.solve(inner, (missed.T / size)[:, :, None])[:, :, 0] / size).T
         else:
             whole = left**2 @ shrunk.T + outside
             spare = whole - one**2 / level[None, :]
