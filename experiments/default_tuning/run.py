@@ -149,11 +149,12 @@ def main() -> None:
     parser.add_argument("--models", nargs="*", default=[*shared_hub.VISION, *shared_hub.TEXT])
     parser.add_argument("--sets", nargs="*", default=[*TEXT_SETS, *CLASSIFICATION])
     parser.add_argument("--variants", nargs="*", default=list(VARIANTS))
+    parser.add_argument("--again", action="store_true", help="Also what has a line; the table has the last one.")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "runs.jsonl")
     given = parser.parse_args()
     lines = given.out.read_text().splitlines() if given.out.is_file() else []
     done = {json.loads(line)["key"] for line in lines}
-    waiting = [cell for cell in cells(given) if cell.key not in done]
+    waiting = [cell for cell in cells(given) if given.again or cell.key not in done]
     with given.out.open("a") as file:
         for _, record in run_jobs(partial(run_in_time, time.time() + given.seconds), waiting, given.workers):
             if record is not None:

@@ -19,7 +19,8 @@ EARLIER = "earlier defaults"
 
 
 def main() -> None:
-    records = [json.loads(line) for line in (HERE / "results" / "runs.jsonl").read_text().splitlines()]
+    lines = (HERE / "results" / "runs.jsonl").read_text().splitlines()
+    records = list({record["key"]: record for record in map(json.loads, lines)}.values())
     by_size: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
     for record in records:
         by_size[record["steps"], record["rows"], record["pixels"] or "–"].append(record)
