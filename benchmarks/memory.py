@@ -101,7 +101,10 @@ def take_bare_steps(model: str, task: Any, steps: int = 4) -> int:
     backbone = load(model)
     assert backbone.module is not None
     network = backbone.module.train()
-    optimizer = torch.optim.SGD(network.parameters(), lr=1e-4, momentum=0.9)
+    # The optimiser that `tune` takes for them.
+    optimizer: torch.optim.Optimizer = torch.optim.SGD(network.parameters(), lr=1e-4, momentum=0.9)
+    if task.modality == "text":
+        optimizer = torch.optim.AdamW(network.parameters(), lr=1e-5)
     for step in range(steps):
         rows = [(16 * step + place) % len(task.train) for place in range(16)]
         batch = backbone.preprocessing.collate([backbone.preprocessing(task.train.inputs[row]) for row in rows])

@@ -85,8 +85,6 @@ SECOND = Exploration(
     },
     {
         "fine-tune": ("fine-tune", None, {}),
-        "b-tuning, 3C, feature kd 0.1": ("b-tuning", 3.0, {"feature_trade_off": 0.1, "raw_features": True}),
-        "b-tuning, 3C, feature kd 0.3": ("b-tuning", 3.0, {"feature_trade_off": 0.3, "raw_features": True}),
         "b-tuning, C": ("b-tuning", 1.0, {}),
         "b-tuning, 3C": ("b-tuning", 3.0, {}),
         "b-tuning, C, features 0.1": ("b-tuning", 1.0, {"feature_trade_off": 0.1}),

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from hubscout.features import FeatureCache
+from hubscout.features.feature_keys import identity
 from hubscout.hubs import Backbone, load
 from hubscout.tuning import decoded_batches, readable
 from hubscout.tuning.frozen_features import FrozenFeatures
@@ -79,12 +80,11 @@ def share(folder: Path) -> None:
     fitted, extracted = FrozenFeatures.posterior, FrozenFeatures._extract
 
     def about(frozen: FrozenFeatures, backbone: Backbone) -> tuple[Any, ...]:
-        card = backbone.card
-        known = card.identifier, card.weights_fingerprint, card.code_fingerprint, backbone.preprocessing.key
-        return (frozen.task.fingerprint, frozen.device, *known)
+        # As it is now: the card of a teacher that was tuned is that of the model it was made from.
+        return (frozen.task.fingerprint, frozen.device, identity(backbone), backbone.preprocessing.key)
 
     def posterior(self: FrozenFeatures, backbone: Backbone) -> Any:
-        if id(backbone) not in self._posteriors and backbone.card.weights_fingerprint:
+        if id(backbone) not in self._posteriors:
             place = _place(folder / "posteriors", *about(self, backbone))
             self._posteriors[id(backbone)] = once(place, lambda: fitted(self, backbone))
         return fitted(self, backbone)

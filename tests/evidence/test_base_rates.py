@@ -1,8 +1,11 @@
 """The gain over an intercept, from the spectrum of features as they came, against a fit that centres them."""
 
+import warnings
+
 import numpy as np
 import pytest
 
+from hubscout.errors import UnboundedEvidenceWarning
 from hubscout.evidence import Statistics, logme, maximize_evidence
 from hubscout.evidence.base_rates import BaseRateProfile, ReducedBaseRateProfile
 from hubscout.evidence.eigenvectors import SMALLEST_SIZE
@@ -114,3 +117,20 @@ def test_the_maximum_is_no_less_than_anywhere(profiles):
         gain, ratio = profile.maximize()
         assert (2 * gain >= profile._gain(everywhere).max(1) - 1e-12).all()
         np.testing.assert_allclose(profile._slope(np.log(ratio / profile.scale), slice(None)), 0, atol=1e-7)
+
+
+@pytest.mark.parametrize("dim", [39, 30])
+def test_a_fit_without_noise_gains_no_more_than_float64_can_tell(dim: int) -> None:
+    """With the intercept every label is fitted, or one that a feature knows; what cancels there is not evidence."""
+    generator = np.random.default_rng(1)
+    features = np.maximum(generator.normal(size=(40, dim)), 0)
+    features[:, 0] = np.arange(40) == 7
+    features += 1.0
+    ids = np.where(np.arange(40) == 7, 3, generator.integers(0, 3, 40))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnboundedEvidenceWarning)
+        from_sums = maximize_evidence(Statistics("classification", list("abcd")).update(features, ids))
+        from_rows = logme(features, ids)
+    for found in (from_sums, from_rows):
+        gain = np.asarray(found.over_base_rates.gain)
+        assert (gain < 0.5 * np.log(1 / (40 * np.finfo(float).eps))).all(), gain

@@ -44,8 +44,11 @@ models = tuple(kept.opened_once(one) if isinstance(one, str) else list(map(kept.
 for _ in range(2):  # the second out of what the first has kept
     decoded_batches._kept.clear()  # by the process itself
     assert losses() == alone
+tuned = tune(task, models[0], bootstrap_resamples=2, progress=False, **{**options, "learning_rate": 0.1})
+models = (models[0], [tuned.backbone])  # whose card is that of models[0], and not its weights
+losses()
 found = [len(list((Path(sys.argv[1]) / name).glob("*.pickle"))) for name in ("decoded", "posteriors")]
-assert found == [3, 2], found
+assert found == [3, 3], found
 """
 
 

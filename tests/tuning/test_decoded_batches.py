@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -152,3 +154,12 @@ def test_data_is_held_by_itself_only_if_it_takes_a_quarter_of_the_free_memory(mo
     assert not fits([np.zeros(100, np.uint8)] * 10, {**views, "teacher": Held()}, cpu)
     assert not fits([], views, cpu)
     assert not fits([[101, 102]], views, cpu)
+
+
+@pytest.mark.parametrize("in_memory", [None, True])
+def test_a_task_without_validation_can_be_held(in_memory):
+    pixels = np.random.default_rng(0).integers(0, 255, (12, 16, 16, 3)).astype(np.uint8)
+    whole = Task.from_arrays(pixels, ["a", "b"] * 6, modality="image", name="noise")
+    task = replace(whole, splits={"train": whole.train, "test": whole.test}, fingerprint="no validation")
+    options = {"method": "fine-tune", "steps": 2, "batch_size": 4, "data_in_memory": in_memory}
+    assert tune(task, "python:tuning_networks:images", **options).steps == 2

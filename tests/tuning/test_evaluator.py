@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import platform
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from tuning_networks import image_task, images, make_task, perceptron
 
 from hubscout.runs.evaluation_record import Confusion, read_evaluation
@@ -169,17 +171,32 @@ def test_the_memory_of_training_steps_is_given_back_before_the_passes_of_a_valid
     def resident_bytes():
         return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
-    backbone, kept, after_training, at_validation = perceptron(0), [], [], []
+    backbone, kept, in_training, given_back = perceptron(0), [], [0], []
 
     def watch(module, *_):
         if module.training:
             blocks = [bytearray(b"x" * (1 << 16)) for _ in range(512)]
             kept.extend(blocks[::2])
             del blocks
-            after_training[:] = [resident_bytes()]
-        elif after_training and not at_validation:
-            at_validation.append(resident_bytes())
+            in_training[0] = resident_bytes()
+        elif kept and not given_back:
+            given_back.append(in_training[0] - resident_bytes())
 
     backbone.module.body.register_forward_hook(watch)
     tune(make_task(), backbone, **QUICK)
-    assert after_training[0] - at_validation[0] > 8 << 20  # of 16 MiB in holes that the last step left
+    assert given_back[0] > 8 << 20  # of 16 MiB in holes that the last step left
+
+
+def test_a_model_is_saved_and_measured_without_gradients_and_the_memory_of_the_optimizer(tmp_path):
+    backbone, left = perceptron(0), []
+
+    def remembered():
+        gc.collect()
+        optimizers = [one for one in gc.get_objects() if isinstance(one, torch.optim.Optimizer)]
+        parameters = [p for one in optimizers for group in one.param_groups for p in group["params"]]
+        return sum(len(one.state) for one in optimizers), sum(p.grad is not None for p in parameters)
+
+    before = remembered()
+    backbone.save = lambda folder, **_: left.append(remembered())
+    tune(make_task(), backbone, out=tmp_path, optimizer="adamw", **QUICK)
+    assert left == [before]

@@ -214,3 +214,15 @@ def test_a_short_linear_probe_is_measured_within_the_budget():
     tuned = tune(make_task(n=96), heavy(0.002), budget=20, **{**OPTIONS, "learning_rate": None})
     assert tuned.tuning_run().probes
     assert 0.9 * 20 < CLOCK.now - began < 1.1 * 20
+
+
+def test_a_test_split_too_large_for_the_budget_is_measured_in_part_and_that_is_said():
+    """Of 80 s in 60."""
+    task = make_task(n=96)
+    task = replace(task, splits={**task.splits, "test": make_task(n=4000, seed=1).train})
+    began = CLOCK.now
+    tuned = tune(task, heavy(0.02), budget=60, **OPTIONS)
+    assert 0.8 * 60 < CLOCK.now - began < 1.1 * 60
+    (told,) = [note for note in tuned.notes if "of 4,000 test samples" in note]
+    assert tuned.sizes["test"] < 1000
+    assert f"{tuned.sizes['test']:,} of" in told

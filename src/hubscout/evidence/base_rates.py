@@ -115,6 +115,11 @@ class _Search:
     scale: float
     values: Array
 
+    @property
+    def least(self) -> float:
+        """The least q that is not rounding: a part in n ε of ‖y‖², unless directions reach all of every target."""
+        raise NotImplementedError
+
     def maximize(self) -> tuple[np.ndarray, np.ndarray]:
         """The largest gain and its t: the best point of a grid, then the zero of the slope beside it."""
         low, high = np.log(float(self.values[0]) * SMALLEST_RATIO), np.log(LARGEST_RATIO)
@@ -165,7 +170,7 @@ class _Search:
         t = to_device_of(np.exp(log_t), self.values)
         logs = namespace(self.values).log1p(self.values[:, None] / t).sum(0)
         (form, along, level, logs), _ = self._forms(t, part, logs)
-        q = (form - along**2 / level).clip(TINY)
+        q = (form - along**2 / level).clip(self.least)
         return -np.log(q) - (logs + np.log(level)) / (self.n - 1)
 
     def _slope(self, log_t: np.ndarray, part: slice) -> np.ndarray:
@@ -174,7 +179,7 @@ class _Search:
         rise = (1 / (1 + t / self.values[:, None])).sum(0)
         (form, along, level, rise), (form_change, along_change, level_change) = self._forms(t, part, rise)
         ratio = along / level
-        q = (form - ratio * along).clip(TINY)
+        q = (form - ratio * along).clip(self.least)
         q_change = form_change - ratio * (2 * along_change - ratio * level_change)
         return (rise - level_change / level) / (self.n - 1) - q_change / q
 
@@ -199,6 +204,10 @@ class BaseRateProfile(_Search):
     """a² / n, (r,)."""
     constant_rest: float
     """1 - ‖a‖²/n: zero where features reach the constant."""
+
+    @property
+    def least(self) -> float:
+        return self.n * EPSILON if bool((self.unreachable > 0).any()) else TINY
 
     @classmethod
     def of(
@@ -259,6 +268,10 @@ class ReducedBaseRateProfile(_Search):
     constant: np.ndarray
     """The constant as one of them, over √n: (D,)."""
     dual: bool
+
+    @property
+    def least(self) -> float:
+        return TINY if self.dual else self.n * EPSILON
 
     @classmethod
     def of(

@@ -179,7 +179,7 @@ def _check_targets(
     if kind.is_real_valued:
         matrix = np.asarray(targets)
         far = far_from_all_others(matrix)
-        for column in np.flatnonzero(far.any(axis=0)):
+        for column in np.flatnonzero(far.any(axis=0)).tolist():
             low, high = np.quantile(matrix[:, column], [0.25, 0.75])
             count, values = int(far[:, column].sum()), matrix[far[:, column], column]
             notes.append(

@@ -124,15 +124,15 @@ class _View:
         # Threads, not processes: Pillow decodes and resizes outside the interpreter's lock, and a process that is
         # spawned with the data pickled into it takes longer to start than its share of the decoding.
         with ThreadPoolExecutor(max(workers, 1)) as pool:
-            chunks = pool.map(partial(_prepare, inputs, preprocessing), range(0, len(inputs), CHUNK))
-            stacks = [chunk.to(device) if isinstance(chunk, Tensor) else chunk for chunk in chunks]
-        if all(isinstance(stack, Tensor) and stack.shape[1:] == stacks[0].shape[1:] for stack in stacks):
+            prepared = pool.map(partial(_prepare, inputs, preprocessing), range(0, len(inputs), CHUNK))
+            chunks = [chunk.to(device) if isinstance(chunk, Tensor) else chunk for chunk in prepared]
+        stacks = [chunk for chunk in chunks if isinstance(chunk, Tensor)]
+        if len(stacks) == len(chunks) and len({stack.shape[1:] for stack in stacks}) == 1:
             self.images = torch.cat(stacks)
             (self.name,) = preprocessing.collate([self.images[0].cpu().numpy()])
         else:
-            self.samples = [
-                sample.cpu().numpy() if isinstance(sample, Tensor) else sample for stack in stacks for sample in stack
-            ]
+            samples = (sample for chunk in chunks for sample in chunk)
+            self.samples = [sample.cpu().numpy() if isinstance(sample, Tensor) else sample for sample in samples]
 
     def batch(self, samples: np.ndarray, crops: Tensor | None) -> Batch:
         if self.images is None:

@@ -17,6 +17,9 @@ FORWARD_SHARE = 1 / 3
 """Of a training step: what its forward pass takes."""
 MEASURING_SHARE = 0.05
 """Of a budget: for the steps that show how fast a run is, and for the first validation; longer ones are cut short."""
+TEST_SHARE = 0.25
+"""Of a budget: for measuring the result on test. A larger split is measured on so many samples as there is time for."""
+FEWEST_TESTED = 100
 PROBE_SHARE = 0.25
 """Of the time that is left before the first step: the longest linear probe that is measured on test too."""
 DISK_BYTES_PER_SECOND = 2e8
@@ -35,9 +38,15 @@ def plan_time(run: SingleRun, budget: float, *, searches: bool, probes: bool) ->
     loop, state = run.loop, run.loop.train_state
     spent = time.perf_counter() - loop.began
     measured = _measured(run, budget)
-    step, validation, end = run.shared(lambda: measured)
+    step, validation, per_sample = run.shared(lambda: measured)
     pace = max(step + validation / loop.validation_interval, 1e-9)
-    reserve = end + SLACK * budget
+    affordable = max(FEWEST_TESTED, int(TEST_SHARE * budget / max(per_sample, 1e-12)))
+    if affordable < len(run.task.test):
+        run.test_on(affordable)
+    # Two validations: the last one in training, and that of the result.
+    reserve = 2 * validation + per_sample * len(run.task.test) + SLACK * budget
+    if run.folder is not None:
+        reserve += 2 * run.model.card.bytes / DISK_BYTES_PER_SECOND
     if probes:
         left = budget - reserve - (time.perf_counter() - loop.began)
         _probe_in_time(run, step, run.shared(lambda: left))
@@ -63,7 +72,7 @@ def plan_time(run: SingleRun, budget: float, *, searches: bool, probes: bool) ->
 
 
 def _measured(run: SingleRun, budget: float) -> tuple[float, float, float]:
-    """Seconds per step, per validation, and of what follows the last step: validating, measuring and saving.
+    """Seconds per step, per validation, and per sample that is measured.
 
     What would take much of the budget to measure is estimated from the pace of a step.
     """
@@ -77,10 +86,7 @@ def _measured(run: SingleRun, budget: float) -> tuple[float, float, float]:
         run.outcome(run.validation, task.validation).with_intervals(**run.arguments.intervals)
         validation = time.perf_counter() - began
         per_sample = validation / len(task.validation)
-    end = 2 * validation + per_sample * len(task.test)
-    if run.folder is not None:
-        end += 2 * run.model.card.bytes / DISK_BYTES_PER_SECOND
-    return step, validation, end
+    return step, validation, per_sample
 
 
 def _probe_in_time(run: SingleRun, step: float, left: float) -> None:
@@ -92,7 +98,7 @@ def _probe_in_time(run: SingleRun, step: float, left: float) -> None:
     """
     from hubscout.tuning.baselines import measure_probes  # it needs torch, which a refused race does not wait for
 
-    splits = ("validation", "test")
+    splits: tuple[str, ...] = ("validation", "test")
     if not run.asked.linear_probe:
         models = sum(max(1.0, one.card.params / max(run.model.card.params, 1)) for one in (run.model, *run.teachers))
         rows = models * (len(run.task.train) + len(run.task.validation))

@@ -141,6 +141,11 @@ class TrainStep:
             torch.cuda.empty_cache()
         return there
 
+    def let_go(self) -> None:
+        """After the last step: drop the gradients and what the optimiser remembers, up to three times the weights."""
+        self.forget_graphs()
+        self.optimizer.state.clear()
+
     def _partners(
         self, micro: Share, first_row: int, references: Mapping[str, Tensor]
     ) -> tuple[Tensor, Mapping[str, Tensor], float] | None:

@@ -232,6 +232,7 @@ def finish(run: SingleRun) -> Tuned:
     """Take the best weights, save them and measure them."""
     loop, network, train_state = run.loop, run.loop.network, run.loop.train_state
     loop.end()
+    loop.stepper.let_go()  # before copies are made to save it, and passes to measure it
     if (train_state.best, train_state.best_likelihood) < (train_state.floor, train_state.floor_likelihood):
         equal = train_state.best == train_state.floor
         against = "with surer predictions of the probe" if equal else f"against {train_state.floor:.4f}"
