@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from hubscout.features import early_decoders
 from hubscout.features.early_decoders import start_decoders
-from hubscout.features.preparing import InProcesses, Reader, process_pool
+from hubscout.features.preparing import InProcesses, Reader
+from hubscout.features.process_pool import end_processes, process_pool
 from hubscout.hubs.device_resizing import decoded
 from hubscout.tasks import Split, Task
 from hubscout.tasks.images import Images
@@ -19,7 +24,7 @@ from hubscout.tasks.images import Images
 def two_processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(early_decoders, "default_processes", lambda device, *given, **options: 2 * (device == "cuda"))
     yield
-    process_pool(2).shutdown(wait=True)
+    end_processes()
 
 
 def images(*sides: int) -> Task:
@@ -30,9 +35,7 @@ def images(*sides: int) -> Task:
 
 def test_they_are_those_that_a_model_finds() -> None:
     task = images(*[8] * 64)
-    started = start_decoders("cuda", task)
-    assert started is not None
-    started.join()
+    assert start_decoders("cuda", task)
     pool = process_pool(2)
     preparing = InProcesses(Reader(task.train.inputs, decoded, "here"), 2)
     try:
@@ -46,10 +49,37 @@ def test_they_are_those_that_a_model_finds() -> None:
         preparing.close()
 
 
+def test_a_command_that_is_done_ends_them_at_once_and_the_next_has_new_ones() -> None:
+    first = process_pool(2).submit(os.getpid).result(120)
+    end_processes()
+    with pytest.raises(ProcessLookupError):
+        os.kill(first, 0)
+    assert process_pool(2).submit(os.getpid).result(120) not in (first, os.getpid())
+
+
+EXITS = """
+import numpy as np
+from hubscout.features import early_decoders
+from hubscout.tasks import Split, Task
+from hubscout.tasks.images import Images
+
+early_decoders.default_processes = lambda *given, **options: 2
+split = Split(Images([np.zeros((8, 8, 3), np.uint8)] * 20), np.arange(20) % 2)
+task = Task("squares", "classification", "image", ("a", "b"), {"train": split}, "squares")
+assert early_decoders.start_decoders("cuda", task)
+"""
+
+
+def test_a_process_that_ends_before_they_have_started_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / "exits.py").write_text(EXITS)
+    ran = subprocess.run([sys.executable, str(tmp_path / "exits.py")], capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
 @pytest.mark.parametrize(
     ("device", "sides"),
     [("cpu", [8] * 20), ("cuda", [8] * 19 + [9]), ("cuda", [300] * 20)],
     ids=["cpu", "sizes", "large"],
 )
 def test_none_are_started_where_none_are_needed(device: str, sides: list[int]) -> None:
-    assert start_decoders(device, images(*sides)) is None
+    assert not start_decoders(device, images(*sides))

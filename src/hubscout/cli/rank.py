@@ -118,6 +118,7 @@ def rank(
     from hubscout.errors import RunError
     from hubscout.features import ExtractionOptions
     from hubscout.features.precision import check_device
+    from hubscout.features.process_pool import end_processes
     from hubscout.optional import load_torch_ahead
     from hubscout.ranking import rank as rank_models
     from hubscout.ranking.candidates import find_candidates
@@ -174,6 +175,7 @@ def rank(
             **vars(limits),
             **vars(existing),
         )
+    end_processes()
     output.show(lambda: to_json(ranking), ranking)
     if "not_saved" in ranking.environment:
         raise RunError(f"The ranking was {ranking.environment['not_saved']}.")

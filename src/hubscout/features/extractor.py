@@ -204,7 +204,7 @@ class Extractor:
         if processes := default_processes(self.device, self.job.task.modality, missing, decode_alone=alone):
             try:
                 return InProcesses(reader, processes, default_threads(decode_alone=alone))
-            except ValueError as error:
+            except (ValueError, OSError) as error:
                 self.log.tell(f"samples are prepared in threads, since they cannot be sent to processes ({error})")
         return InThreads(reader, default_threads(decode_alone=alone))
 

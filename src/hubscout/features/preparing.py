@@ -7,13 +7,12 @@ they cost seconds to start, so they are used for many samples alone.
 
 from __future__ import annotations
 
-import importlib
 import os
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +23,7 @@ import numpy as np
 from hubscout.errors import HubscoutError, ModelError, TaskError
 from hubscout.features.decoded import free_bytes
 from hubscout.features.precision import memory_kept
+from hubscout.features.process_pool import process_pool
 from hubscout.features.shared_memory import SharedMemory, Slot, Written, write
 from hubscout.runs.profiler import step
 
@@ -42,7 +42,6 @@ _PROCESS_BYTES = 1 << 29
 """What one of them has with torch and timm; together they take half of what is free at most."""
 _SHARE_FOR_COPIES = 0.25
 """Of the free memory, for the copies of the inputs: every process has one."""
-_IDLE_SECONDS = 60
 _HEAVY = ("image", "audio")
 
 
@@ -86,21 +85,6 @@ def default_processes(
         return 0
     most = min(_MOST_PROCESSES, cores - _CORES_FOR_OTHERS, memory // 2 // _PROCESS_BYTES)
     return most if samples >= _FEWEST_SAMPLES else min(most, samples // _DECODED_PER_PROCESS)
-
-
-def process_pool(count: int) -> Any:
-    """So many processes, which end when they have had nothing to do for a minute."""
-    from loky import get_reusable_executor
-
-    # The executor does not run the caller's script again in its processes, as those of multiprocessing would.
-    return get_reusable_executor(max_workers=count, timeout=_IDLE_SECONDS, initializer=_import_decoder)
-
-
-def _import_decoder() -> None:
-    """In a process, before it has anything to do: import what decoding images takes."""
-    with suppress(ImportError):  # where it is needed, it is said
-        for name in ("hubscout.hubs.device_resizing", "hubscout.tasks.images", "PIL.Image"):
-            importlib.import_module(name)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,36 @@
+"""The processes that prepare samples: they stay for a minute, so that the next model finds them."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from contextlib import suppress
+from typing import Any
+
+_IDLE_SECONDS = 60
+_latest: Any = None
+
+
+def process_pool(count: int) -> Any:
+    """So many processes, those that are there or new ones, as an executor."""
+    global _latest
+    from loky import get_reusable_executor
+
+    # The executor does not run the caller's script again in its processes, as those of multiprocessing would.
+    _latest = get_reusable_executor(max_workers=count, timeout=_IDLE_SECONDS, initializer=_import_decoder)
+    return _latest
+
+
+def end_processes() -> None:
+    """End them at once, where there are any: to wait for them takes a command that is done half a second."""
+    if _latest is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it cannot look for their children without pgrep
+            _latest.shutdown(wait=True, kill_workers=True)
+
+
+def _import_decoder() -> None:
+    """In a process, before it has anything to do: import what decoding images takes."""
+    with suppress(ImportError):  # where it is needed, it is said
+        for name in ("hubscout.hubs.device_resizing", "hubscout.tasks.images", "PIL.Image"):
+            importlib.import_module(name)
