@@ -137,6 +137,7 @@ METHODS: dict[str, dict[str, Any]] = {
     },
     "logit-kd, live": {"method": "logit-kd", "teachers": 3, "strengths": (1.0, 5.0), "teacher_targets": "live"},
     "feature kd": {"method": "kd", "teachers": 3, "strengths": (0.0003, 0.003)},
+    "feature kd, random maps": {"method": "kd", "teachers": 3, "strengths": (0.0003, 0.003)},  # as it was at first
     "self-distillation": {"method": "logit-kd", "teachers": 0, "strengths": (1.0, 5.0)},
     "shuffled teachers": {"method": "logit-kd", "teachers": 3, "strengths": (1.0, 5.0), "shuffled": True},
     "untrained teachers": {"method": "logit-kd", "same_as": "logit-kd, weak", "teachers": 3, "untrained": True},
@@ -274,9 +275,11 @@ IMAGES, BASELINES_WITH_VIEWS = (*FEW, *OTHERS), ("feature kd, 16 views", "logit-
 PLAIN = (*FEW, *OTHERS, TEXTS)
 WORTH: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (PLAIN, (CHOSEN,)),
+    (PLAIN, ("feature kd",)),
     (PLAIN, NO_KNOBS),
     ((HEADS,), ("fine-tune", "b-tuning", "feature kd")),
     (FEW, ("untrained teachers", "untrained b-tuning teachers")),
+    (ALL, ("feature kd",)),
     ((*ALL, FAR), (CHOSEN,)),
     (PLAIN, (f"{CHOSEN}, no knobs", "feature kd, default, no knobs")),
     (tuple(MEDIUM), ("fine-tune", "b-tuning", "feature kd")),
