@@ -559,3 +559,20 @@ def test_what_the_hub_says_is_far_too_large_is_not_opened(
     ranking = rank(array_task, "timm/huge*", cache=False, max_params="1M")
     assert opened == []
     assert ranking.failures[0].reason == "1G parameters by its hub, of at most 1M"
+
+
+def test_a_finished_ranking_with_models_over_the_limits_is_not_made_again(
+    array_task: Task, models: dict[str, str], tmp_path: Path
+) -> None:
+    large = tmp_path / "large.py"
+    large.write_text(
+        "from torch import nn\n\ndef large():\n    net = nn.Linear(20, 64)\n    net.num_features = 64\n    return net\n"
+    )
+    wanted = [models["strong"], models["weak"], f"python:{large}:large"]
+    options: dict[str, Any] = {"cache": False, "out": tmp_path / "run", "progressive": True, "max_params": 500}
+    first = rank(array_task, wanted, **options)
+    assert [failure.error for failure in first.failures] == ["OverLimitError"]
+    heard: list[Event] = []
+    again = rank(array_task, wanted, observer=heard.append, **options)
+    assert not any(isinstance(event, Started) for event in heard)
+    assert (again.rows, again.failures) == (first.rows, first.failures)

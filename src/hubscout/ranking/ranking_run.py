@@ -109,10 +109,11 @@ class RankingRun:
     def _not_again(self, earlier: Ranking) -> dict[str, Failure]:
         """Failures of a finished ranking on growing subsets that stay.
 
-        The budget is the same, or the folder were refused: what it did not reach it would not reach now. Where no
-        model is given up for another, one that failed does not make the others be scored again.
+        Budget and limits are the same, or the folder were refused: what was not reached, or was too costly, would be
+        so now. Where no model is given up for another, one that failed does not make the others be scored again.
         """
-        stay = [one for one in earlier.failures if one.error == BUDGET_SPENT or not self.configuration["drop"]]
+        same = (BUDGET_SPENT, OverLimitError.__name__)
+        stay = [one for one in earlier.failures if one.error in same or not self.configuration["drop"]]
         return {one.identifier: one for one in stay}
 
     def _holding(self, earlier: Ranking) -> dict[str, Row]:
