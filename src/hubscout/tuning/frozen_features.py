@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -46,6 +47,14 @@ class FrozenFeatures:
     def features(self, backbone: Backbone, split: str = "train") -> np.ndarray:
         """(rows, D) features of a split, unaugmented; on the process that asks. They are kept until `forget`."""
         return self._extraction(backbone, split).features()
+
+    def seconds_per_sample(self, backbone: Backbone, split: str) -> float:
+        """What the features of a split take; where the cache had them, what they took then: it may not have others."""
+        began = time.perf_counter()
+        found = self._extraction(backbone, split)
+        if found.from_cache and found.samples_per_second:
+            return 1 / found.samples_per_second
+        return (time.perf_counter() - began) / len(found.rows)
 
     def posterior(self, backbone: Backbone) -> Evidence:
         """Evidence and posterior weights of Bayesian linear regression on the features.

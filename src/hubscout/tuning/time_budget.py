@@ -104,7 +104,7 @@ def _probe_in_time(run: SingleRun, step: float, left: float) -> None:
         rows = models * (len(run.task.train) + len(run.task.validation))
         per_sample = run.shared(lambda: step * FORWARD_SHARE / run.arguments.batch_size)
         if per_sample * rows <= left:
-            per_sample = run.shared(lambda: _seconds_of_features(run)) / len(run.task.validation)
+            per_sample = run.shared(lambda: run.frozen_features.seconds_per_sample(run.model, "validation"))
         if per_sample * rows > left:
             run.frozen_features.forget()
             run.note(
@@ -116,12 +116,6 @@ def _probe_in_time(run: SingleRun, step: float, left: float) -> None:
         if per_sample * (rows + models * len(run.task.test)) > PROBE_SHARE * left:
             splits = ("validation",)
     measure_probes(run, splits)
-
-
-def _seconds_of_features(run: SingleRun) -> float:
-    began = time.perf_counter()
-    run.frozen_features.features(run.model, "validation")
-    return time.perf_counter() - began
 
 
 def fit_to_time(run: SingleRun, end: float, pace: float, longest: int = sys.maxsize) -> None:
