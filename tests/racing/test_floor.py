@@ -219,7 +219,7 @@ def test_where_the_time_is_over_some_of_the_test_samples_are_measured(networks: 
     found = race(task, model, out=tmp_path / "run", budget=3, **QUICK)
     assert found.tuned is not None
     assert 100 <= found.tuned.sizes["test"] < len(task.test)
-    said = f"{found.tuned.sizes['test']} of {len(task.test)} test samples are measured, drawn at random"
+    said = f"{found.tuned.sizes['test']} of {len(task.test)} test samples, drawn at random"
     assert any(said in note for note in found.notes)
     assert f"on {found.tuned.sizes['test']} test samples." in found.answer
     whole = race(task, model, out=tmp_path / "other", **QUICK)

@@ -235,13 +235,28 @@ def test_a_short_linear_probe_is_measured_within_the_budget():
     assert 0.9 * 20 < CLOCK.now - began < 1.1 * 20
 
 
-def test_a_test_split_too_large_for_the_budget_is_measured_in_part_and_that_is_said():
-    """Of 80 s in 60."""
+@pytest.mark.parametrize("probe", [None, True])
+def test_a_test_split_too_large_for_the_budget_is_measured_in_part_and_that_is_said(probe):
+    """Of 80 s in 60; a linear probe that is asked for is measured on the same part."""
     task = make_task(n=96)
     task = replace(task, splits={**task.splits, "test": make_task(n=4000, seed=1).train})
     began = CLOCK.now
-    tuned = tune(task, heavy(0.02), budget=60, **OPTIONS)
+    tuned = tune(task, heavy(0.02), budget=60, linear_probe=probe, **OPTIONS)
     assert 0.8 * 60 < CLOCK.now - began < 1.1 * 60
     (told,) = [note for note in tuned.notes if "of 4,000 test samples" in note]
     assert tuned.sizes["test"] < 1000
     assert f"{tuned.sizes['test']:,} of" in told
+
+
+def test_features_of_a_part_of_test_are_not_those_of_the_first_samples_of_all(tmp_path):
+    task = make_task(n=96)
+    task = replace(task, splits={**task.splits, "test": make_task(n=2000, seed=1).train})
+
+    def probed(**options):
+        CLOCK.now = 1000.0  # as many samples each time: rounding does not take one of them
+        tuned = tune(task, heavy(0.02), linear_probe=True, **{**OPTIONS, **options})
+        return tuned.tuning_run().probes["model"].metrics["test"]
+
+    short = probed(budget=20)
+    assert short != probed(steps=2, cache=tmp_path)
+    assert short == probed(budget=20, cache=tmp_path)

@@ -11,7 +11,7 @@ from hubscout.errors import DivergedError, EngineError, TuningError
 from hubscout.racing.arms import Arm, Climb, Look, Runner, opened
 from hubscout.racing.contest import Contest
 from hubscout.racing.elimination import better_rate
-from hubscout.racing.finishing import TIME_IS_OVER, Finish
+from hubscout.racing.finishing import Finish
 from hubscout.racing.floor import Floor
 from hubscout.racing.held_out_samples import with_validation
 from hubscout.racing.race_journal import BEST, EARLIER, put_in_place
@@ -20,6 +20,7 @@ from hubscout.ranking.jobs import TaskReference
 from hubscout.runs.run_folder import RACE_DEPLOYED, RACE_WINNER
 from hubscout.tuning.arguments import RESTART_FACTOR
 from hubscout.tuning.rates import Grid
+from hubscout.tuning.time_budget import TESTED_IN_PART
 from hubscout.tuning.trials import trial_job
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class FinalStages(Contest):
             elif (earlier := self._better_earlier(tuned)) is not None:
                 arm, tuned = earlier
         self.journal.decide(arm)
-        self.notes += [note for note in tuned.notes if note.startswith(TIME_IS_OVER)]
+        self.notes += [note for note in tuned.notes if note.startswith(TESTED_IN_PART)]
         if tuned.best_step == 0:
             why = "there was no time to train it"
             if looks or steps or tuned.steps:

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from hubscout.engines import report
 from hubscout.racing.arms import Runner
 from hubscout.racing.floor import Floor
 from hubscout.racing.race_journal import BEST
-from hubscout.tuning.time_budget import fit_to_time
+from hubscout.tuning.time_budget import fit_to_time, shorten_test
 
 if TYPE_CHECKING:
     from hubscout.tuning import Tuned
-    from hubscout.tuning.single_run import SingleRun
-
-TIME_IS_OVER = "The time is over"
-FEWEST_TESTED = 100
-"""Test samples that are measured however short the time is."""
 
 
 @dataclass(frozen=True)
@@ -68,21 +61,9 @@ class Finish:
             self.floor.reached_by(run)
         if made := run.loop.train_state.step:
             run.arguments = run.arguments.replace(steps=made)
-        if self.seconds is not None:
-            self._shorten_test(run, began + self.seconds - time.perf_counter())
+        if self.seconds is not None:  # training leaves time for all of test, unless that is over before
+            left = began + self.seconds - time.perf_counter()
+            shorten_test(run, int(left / max(self.row, 1e-9)) - len(run.task.validation))
         tuned = finish(run)
         tuned.save(self.runner.folder / BEST)
         return None if self.elsewhere else tuned
-
-    def _shorten_test(self, run: SingleRun, left: float) -> None:
-        """Measure on as many test samples as there is time for, and on a hundred at least; say so if that is not all.
-
-        Training leaves time for all of them: this is for a race whose time is over before.
-        """
-        task = run.task
-        room = max(FEWEST_TESTED, int(left / max(self.row, 1e-9)) - len(task.validation))
-        if room >= len(task.test):
-            return
-        rows = np.sort(np.random.default_rng(run.arguments.seed).permutation(len(task.test))[:room])
-        run.task = replace(task, splits={**task.splits, "test": task.test.take(rows)})
-        run.note(f"{TIME_IS_OVER}: {room:,} of {len(task.test):,} test samples are measured, drawn at random.")

@@ -7,7 +7,6 @@ import os
 import platform
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -233,16 +232,6 @@ class SingleRun:
             if not self.loop.stepper.forget_graphs():
                 raise
         return Outcome.of(self.task, split, predict())  # outside the handler, which holds on to what did not fit
-
-    def test_on(self, rows: int) -> None:
-        """Report on so many test samples, drawn at random by the seed."""
-        test = self.task.test
-        chosen = np.sort(np.random.default_rng([self.arguments.seed, len(test)]).permutation(len(test))[:rows])
-        self.task = replace(self.task, splits={**self.task.splits, "test": test.take(chosen)})
-        self.note(
-            f"The result is measured on {rows:,} of {len(test):,} test samples, drawn at random: there is no time for "
-            "all of them."
-        )
 
     def checkpoints(self) -> Checkpoints | None:
         """Those in the folder of the run, with what they must have in common with it; None without a folder."""

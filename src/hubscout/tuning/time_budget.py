@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from hubscout.tuning.rates import TRIALS, cooldown_steps, steps_beside_search
 
@@ -20,6 +23,8 @@ MEASURING_SHARE = 0.05
 TEST_SHARE = 0.25
 """Of a budget: for measuring the result on test. A larger split is measured on so many samples as there is time for."""
 FEWEST_TESTED = 100
+"""Test samples that are measured however short the time is."""
+TESTED_IN_PART = "The result is measured on"
 PROBE_SHARE = 0.25
 """Of the time that is left before the first step: the longest linear probe that is measured on test too."""
 DISK_BYTES_PER_SECOND = 2e8
@@ -40,9 +45,7 @@ def plan_time(run: SingleRun, budget: float, *, searches: bool, probes: bool) ->
     measured = _measured(run, budget)
     step, validation, per_sample = run.shared(lambda: measured)
     pace = max(step + validation / loop.validation_interval, 1e-9)
-    affordable = max(FEWEST_TESTED, int(TEST_SHARE * budget / max(per_sample, 1e-12)))
-    if affordable < len(run.task.test):
-        run.test_on(affordable)
+    shorten_test(run, int(TEST_SHARE * budget / max(per_sample, 1e-12)))
     # Two validations: the last one in training, and that of the result.
     reserve = 2 * validation + per_sample * len(run.task.test) + SLACK * budget
     if run.folder is not None:
@@ -69,6 +72,20 @@ def plan_time(run: SingleRun, budget: float, *, searches: bool, probes: bool) ->
         )
     run.announce()
     return loop.began + budget - reserve, pace
+
+
+def shorten_test(run: SingleRun, rows: int) -> None:
+    """Where test has more samples than `rows`, for which there is time, take those, drawn at random, and say so."""
+    test, rows = run.task.test, max(FEWEST_TESTED, rows)
+    if rows >= len(test):
+        return
+    chosen = np.sort(np.random.default_rng([run.arguments.seed, len(test)]).permutation(len(test))[:rows])
+    part = replace(test, fingerprint=test.fingerprint or run.task.fingerprint).take(chosen)  # for the feature cache
+    # The linear probe is measured on the same ones.
+    run.task = run.frozen_features.task = replace(run.task, splits={**run.task.splits, "test": part})
+    run.note(
+        f"{TESTED_IN_PART} {rows:,} of {len(test):,} test samples, drawn at random: there is no time for all of them."
+    )
 
 
 def _measured(run: SingleRun, budget: float) -> tuple[float, float, float]:
