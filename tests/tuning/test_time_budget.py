@@ -257,6 +257,6 @@ def test_features_of_a_part_of_test_are_not_those_of_the_first_samples_of_all(tm
         tuned = tune(task, heavy(0.02), linear_probe=True, **{**OPTIONS, **options})
         return tuned.tuning_run().probes["model"].metrics["test"]
 
-    short = probed(budget=20)
+    short = probed(budget=40)
     assert short != probed(steps=2, cache=tmp_path)
-    assert short == probed(budget=20, cache=tmp_path)
+    assert short == probed(budget=40, cache=tmp_path)
