@@ -32,7 +32,7 @@ CHOSEN, CHOSEN_VIEWS = _CHOICE["default"], _CHOICE["with views"]
 """What the second one chose, of what costs a pass of the teachers and of what costs sixteen."""
 ZERO_MAPS = "feature kd, zero maps"
 """`kd` with maps that begin at zero and not at random."""
-NO_KNOBS = tuple(f"{name}, no knobs" for name in ("fine-tune", "b-tuning", CHOSEN, ZERO_MAPS))
+NO_KNOBS = tuple(f"{name}, no knobs" for name in ("fine-tune", "b-tuning", CHOSEN, "feature kd, default", ZERO_MAPS))
 """B-Tuning at λ = C, which was its default."""
 OURS = ("b-tuning", "features", "left out", "untrained")
 """How names of what is or holds B-Tuning begin; the others are baselines."""
@@ -52,7 +52,6 @@ SIZES = {
 }
 DRAWN = {
     CHOSEN: "#CC79A7",
-    CHOSEN_FIRST: "#E69F00",
     DEFAULT: "#0072B2",
     "feature kd": "#009E73",
     ZERO_MAPS: "#56B4E9",
@@ -241,17 +240,17 @@ def at_equal_rates(methods: Sequence[str]) -> list[list[str]]:
     return sorted(rows)
 
 
-def without_knobs(tests: Tests) -> list[list[str]]:
+def without_knobs(tests: Tests, names: Sequence[str]) -> list[list[str]]:
     """What a user gets who gives neither a rate nor a strength."""
     rates: dict[tuple[str, str], set[float]] = defaultdict(set)
     for record in RECORDS:
         if "found_rate" in record:
             rates[record["case"], record["method"]].add(record["found_rate"])
     rows = []
-    for case in dict.fromkeys(case for case, method in tests if method == NO_KNOBS[0]):
-        known = [name for name in NO_KNOBS if (case, name) in tests]
-        plain = tests[case, NO_KNOBS[0]]
-        gaps = [told(*difference(tests[case, name], plain)) if name in known else "–" for name in NO_KNOBS[1:]]
+    for case in dict.fromkeys(case for case, method in tests if method == names[0]):
+        known = [name for name in names if (case, name) in tests]
+        plain = tests[case, names[0]]
+        gaps = [told(*difference(tests[case, name], plain)) if name in known else "–" for name in names[1:]]
         found = " / ".join(", ".join(f"{rate:g}" for rate in sorted(rates[case, name])) for name in known)
         rows.append([title(case), f"{fmean(plain.values()):.2f}", *gaps, found])
     return rows
@@ -307,11 +306,14 @@ def main() -> None:
             continue
         counts = ", ".join(f"{verdicts.count(name)} {name}" for name in ("ahead", "not told apart", "behind"))
         lines += [f"### {method}", "", *markdown(header, rows), "", f"{len(rows)} cases: {counts}.", ""]
-    if plain := without_knobs(tests):
+    measured = [name for name in NO_KNOBS if any(method == name for _, method in tests)]
+    if plain := without_knobs(tests, measured):
         lines += ["## Without knobs", ""]
-        lines += ["The learning rate that `tune` finds, and one strength: C for B-Tuning, 3·C, 0.5 over the number of features"]
-    lines += ["for feature kd. Points of test over fine-tuning, whose column is its own value.", ""]
-        lines += [*markdown(["case", *NO_KNOBS, "rates found"], plain), ""]
+        lines += [
+            "The learning rate that `tune` finds, and one strength: C or 3·C for B-Tuning, 0.5 over the number of"
+        ]
+        lines += ["features for feature kd. Points of test over fine-tuning, whose column is its own value.", ""]
+        lines += [*markdown(["case", *measured, "rates found"], plain), ""]
     lines += exploration("The second exploration", explore.SECOND)
     lines += exploration("The first exploration", explore.FIRST)
     lines += ["## The share of the gap to the tuned teacher", ""]
@@ -407,8 +409,8 @@ def draw_sizes(tests: Tests) -> None:
         panel.set_xlabel("train samples")
         panel.grid(axis="y", alpha=0.3)
     panels[0].set_ylabel("points over fine-tuning")
-    panels[0].legend(fontsize=8)
-    figure.tight_layout()
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="lower center", ncols=3, fontsize=8)
+    figure.tight_layout(rect=(0, 0.12, 1, 1))
     figure.savefig(HERE / "sizes.png", dpi=110)
 
 
