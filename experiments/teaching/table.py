@@ -30,7 +30,10 @@ RECORDS = list(map(json.loads, (HERE / "results" / "runs.jsonl").read_text().spl
 _CHOICE = explore.choose(RECORDS)
 CHOSEN, CHOSEN_VIEWS = _CHOICE["default"], _CHOICE["with views"]
 """What the second one chose, of what costs a pass of the teachers and of what costs sixteen."""
-NO_KNOBS = tuple(f"{name}, no knobs" for name in ("fine-tune", "b-tuning", CHOSEN_FIRST, CHOSEN, "feature kd, default"))
+ZERO_MAPS = "feature kd, zero maps"
+"""`kd` with maps that begin at zero and not at random."""
+NO_KNOBS = tuple(f"{name}, no knobs" for name in ("fine-tune", "b-tuning", CHOSEN, ZERO_MAPS))
+"""B-Tuning at λ = C, which was its default."""
 OURS = ("b-tuning", "features", "left out", "untrained")
 """How names of what is or holds B-Tuning begin; the others are baselines."""
 EQUAL_RATE = "fine-tune, rate of b-tuning"
@@ -52,6 +55,7 @@ DRAWN = {
     CHOSEN_FIRST: "#E69F00",
     DEFAULT: "#0072B2",
     "feature kd": "#009E73",
+    ZERO_MAPS: "#56B4E9",
     "logit-kd, weak": "#D55E00",
     UPPER: "#888888",
 }
@@ -89,6 +93,7 @@ METHODS = {
     "b-tuning, one tuned teacher": Method(True, "1 + tuning a teacher"),
     "b-tuning with mixup and ema": Method(True),
     "feature kd": Method(True),
+    ZERO_MAPS: Method(True),
     "feature kd, 16 views": Method(True, VIEWS),
     "logit-kd": Method(True),
     "logit-kd, weak": Method(True),
@@ -268,7 +273,7 @@ def exploration(name: str, about: explore.Exploration) -> list[str]:
         for method, found in sorted(validation.items(), key=lambda pair: -explore.overall(pair[1], about))
     ]
     seeds = {record["seed"] for record in RECORDS} & set(about.seeds)
-    lines = [f"## {name}", "", f"Points of validation over fine-tuning, {len(seeds)} seeds; the last column, of test, "]
+    lines = [f"## {name}", "", f"Points of validation over fine-tuning, {len(seeds)} seeds; the last column, of test,"]
     lines += ["chose nothing. The rule stands in `explore.py`, from before the runs.", ""]
     lines += markdown(["method", "mean", *map(title, cases), "mean on test"], rows)
     chosen = explore.choose(RECORDS, about)
@@ -294,7 +299,9 @@ def main() -> None:
         "",
     ]
     header = ["case", "over fine-tuning", "best baseline", "over it", "", "baselines measured", "best other", "over it"]
-    for method in dict.fromkeys((CHOSEN, CHOSEN_VIEWS, CHOSEN_FIRST, DEFAULT, "feature kd", "logit-kd, weak")):
+    for method in dict.fromkeys(
+        (CHOSEN, CHOSEN_VIEWS, CHOSEN_FIRST, DEFAULT, "feature kd", ZERO_MAPS, "logit-kd, weak")
+    ):
         rows, verdicts = against_the_best(tests, cases, method)
         if not rows:
             continue
@@ -302,7 +309,8 @@ def main() -> None:
         lines += [f"### {method}", "", *markdown(header, rows), "", f"{len(rows)} cases: {counts}.", ""]
     if plain := without_knobs(tests):
         lines += ["## Without knobs", ""]
-        lines += ["Default strengths and the learning rate that `tune` finds; points of test over fine-tuning.", ""]
+        lines += ["The learning rate that `tune` finds, and one strength: C for B-Tuning, 3·C, 0.5 over the number of features"]
+    lines += ["for feature kd. Points of test over fine-tuning, whose column is its own value.", ""]
         lines += [*markdown(["case", *NO_KNOBS, "rates found"], plain), ""]
     lines += exploration("The second exploration", explore.SECOND)
     lines += exploration("The first exploration", explore.FIRST)
@@ -321,7 +329,7 @@ def main() -> None:
     lines += [*markdown(["case", "tuned teacher", "over the fine-tuned student", *shown], rows), ""]
     lines += ["## At equal learning rates", ""]
     lines += ["The runs of the searches, one seed, so that no choice of a rate is in it; points of test.", ""]
-    core = [CHOSEN, CHOSEN_FIRST, DEFAULT, "feature kd", "logit-kd, weak"]
+    core = [CHOSEN, DEFAULT, "feature kd", ZERO_MAPS, "logit-kd, weak"]
     lines += [*markdown(["case", "rate", "fine-tuning", *core], at_equal_rates(core)), ""]
     lines += ["## What validation chose", ""]
     chosen = [
