@@ -348,7 +348,7 @@ def main() -> None:
 def draw(tests: Tests, cases: Sequence[str]) -> None:
     cases = [case for case in cases if any((case, name) in tests for name in METHODS if name != BASE)]
     methods = [name for name in METHODS if name != BASE and any((case, name) in tests for case in cases)]
-    columns = min(len(cases), 5)
+    columns = min(len(cases), 6)
     height = -(-len(cases) // columns)
     figure, grid = plt.subplots(
         height, columns, figsize=(2.6 * columns + 2, 0.21 * len(methods) * height + 1.4), sharey=True, squeeze=False
