@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from hubscout.features import early_decoders
 from hubscout.features.early_decoders import start_decoders
 from hubscout.features.preparing import InProcesses, Reader
-from hubscout.features.process_pool import end_processes, process_pool
+from hubscout.features.process_pool import end_processes, process_pool, processes_ended
 from hubscout.hubs.device_resizing import decoded
 from hubscout.tasks import Split, Task
 from hubscout.tasks.images import Images
@@ -57,6 +58,15 @@ def test_a_command_that_is_done_ends_them_at_once_and_the_next_has_new_ones() ->
     assert process_pool(2).submit(os.getpid).result(120) not in (first, os.getpid())
 
 
+def test_a_command_that_is_interrupted_ends_them_too() -> None:
+    first = process_pool(2).submit(os.getpid).result(120)
+    process_pool(2).submit(time.sleep, 60)
+    with pytest.raises(KeyboardInterrupt), processes_ended():
+        raise KeyboardInterrupt
+    with pytest.raises(ProcessLookupError):
+        os.kill(first, 0)
+
+
 EXITS = """
 import numpy as np
 from hubscout.features import early_decoders
@@ -83,3 +93,27 @@ def test_a_process_that_ends_before_they_have_started_says_nothing(tmp_path: Pat
 )
 def test_none_are_started_where_none_are_needed(device: str, sides: list[int]) -> None:
     assert not start_decoders(device, images(*sides))
+
+
+INTERRUPTED = """
+import os, signal, time
+from hubscout.features.process_pool import process_pool
+
+pool = process_pool(2)
+started = pool.submit(int)
+try:
+    time.sleep({seconds})
+    os.killpg(0, signal.SIGINT)  # as a terminal does: to all processes of the command
+    time.sleep(60)
+except KeyboardInterrupt:
+    print(started.result(60), pool.submit(abs, -3).result(60))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no groups of processes to interrupt")
+@pytest.mark.parametrize("seconds", [0.0, 0.1, 1.0])
+def test_who_interrupts_a_command_interrupts_that_alone(tmp_path: Path, seconds: float) -> None:
+    (tmp_path / "interrupted.py").write_text(INTERRUPTED.format(seconds=seconds))
+    command = [sys.executable, str(tmp_path / "interrupted.py")]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, start_new_session=True)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "0 3\n", "")

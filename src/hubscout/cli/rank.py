@@ -118,7 +118,7 @@ def rank(
     from hubscout.errors import RunError
     from hubscout.features import ExtractionOptions
     from hubscout.features.precision import check_device
-    from hubscout.features.process_pool import end_processes
+    from hubscout.features.process_pool import processes_ended
     from hubscout.optional import load_torch_ahead
     from hubscout.ranking import rank as rank_models
     from hubscout.ranking.candidates import find_candidates
@@ -146,6 +146,7 @@ def rank(
     output.say(*found.notes)
     by_script = output.as_json or output.quiet or keep.no_cache or existing.resume or existing.overwrite
     with (
+        processes_ended(),
         nullcontext(out) if by_script else run_folder(out, task.name, quiet=output.quiet) as place,
         display(len(wanted), quiet=output.quiet) as observer,
     ):
@@ -175,7 +176,6 @@ def rank(
             **vars(limits),
             **vars(existing),
         )
-    end_processes()
     output.show(lambda: to_json(ranking), ranking)
     if "not_saved" in ranking.environment:
         raise RunError(f"The ranking was {ranking.environment['not_saved']}.")

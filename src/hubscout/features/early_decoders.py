@@ -24,5 +24,5 @@ def start_decoders(device: str, task: Task) -> bool:
     if shape is None or shape[0] * shape[1] > MOST_PIXELS:
         return False
     with suppress(OSError):  # where there can be none, threads decode
-        process_pool(count).submit(int)  # which starts them all
+        process_pool(count)
     return True

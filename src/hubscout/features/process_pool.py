@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 _IDLE_SECONDS = 60
@@ -12,13 +14,24 @@ _latest: Any = None
 
 
 def process_pool(count: int) -> Any:
-    """So many processes, those that are there or new ones, as an executor."""
+    """So many processes, those that are there or new ones, as an executor; they are started, and not waited for."""
     global _latest
     from loky import get_reusable_executor
 
     # The executor does not run the caller's script again in its processes, as those of multiprocessing would.
     _latest = get_reusable_executor(max_workers=count, timeout=_IDLE_SECONDS, initializer=_import_decoder)
+    with _uninterrupted():
+        _latest.submit(int)  # which starts them all
     return _latest
+
+
+@contextmanager
+def processes_ended() -> Iterator[None]:
+    """A command: the processes that it has started end with it, also where it fails or is interrupted."""
+    try:
+        yield
+    finally:
+        end_processes()
 
 
 def end_processes() -> None:
@@ -27,6 +40,22 @@ def end_processes() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it cannot look for their children without pgrep
             _latest.shutdown(wait=True, kill_workers=True)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Processes that start here leave Ctrl-C to this one, which ends them: each would print where it was."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # it starts with them, and would take the mask away
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _import_decoder() -> None:
