@@ -137,7 +137,7 @@ METHODS: dict[str, dict[str, Any]] = {
     },
     "logit-kd, live": {"method": "logit-kd", "teachers": 3, "strengths": (1.0, 5.0), "teacher_targets": "live"},
     "feature kd": {"method": "kd", "teachers": 3, "strengths": (0.0003, 0.003)},
-    "feature kd, random maps": {"method": "kd", "teachers": 3, "strengths": (0.0003, 0.003)},  # as it was at first
+    "feature kd, zero maps": {"method": "kd", "teachers": 3, "strengths": (0.0003, 0.003), "zero_maps": True},
     "self-distillation": {"method": "logit-kd", "teachers": 0, "strengths": (1.0, 5.0)},
     "shuffled teachers": {"method": "logit-kd", "teachers": 3, "strengths": (1.0, 5.0), "shuffled": True},
     "untrained teachers": {"method": "logit-kd", "same_as": "logit-kd, weak", "teachers": 3, "untrained": True},
@@ -249,7 +249,8 @@ METHODS |= {
     "features beside b-tuning": BESIDE,
     "features beside b-tuning, no knobs": {**BESIDE, "no_knobs": True},
     "fine-tune, no knobs": {"method": "fine-tune", "no_knobs": True},
-    "b-tuning, no knobs": {"method": "b-tuning", "teachers": 3, "no_knobs": True},
+    "b-tuning, no knobs": {**METHODS["b-tuning, C"], "no_knobs": True},
+    "feature kd, zero maps, no knobs": {"method": "kd", "teachers": 3, "zero_maps": True, "no_knobs": True},
 }
 UNFIT: dict[str, set[str]] = {
     "text": {"mixup", "b-tuning with mixup and ema"},
@@ -275,7 +276,7 @@ IMAGES, BASELINES_WITH_VIEWS = (*FEW, *OTHERS), ("feature kd, 16 views", "logit-
 PLAIN = (*FEW, *OTHERS, TEXTS)
 WORTH: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (PLAIN, (CHOSEN,)),
-    (PLAIN, ("feature kd",)),
+    (PLAIN, ("feature kd", "feature kd, zero maps")),
     (PLAIN, NO_KNOBS),
     ((HEADS,), ("fine-tune", "b-tuning", "feature kd")),
     (FEW, ("untrained teachers", "untrained b-tuning teachers")),
@@ -501,6 +502,8 @@ def changed(options: dict[str, Any]) -> Iterator[AbstractContextManager[Any]]:
         yield shuffled_answers()
     if share := options.pop("share", 0.0):
         yield features_by_variance(share)
+    if options.pop("zero_maps", False):
+        yield zero_maps()
     if options.pop("raw_features", False):
         yield raw_features()
 
@@ -515,6 +518,20 @@ def features_by_variance(share: float) -> AbstractContextManager[Any]:
         given(self, preparation)
         variances = [float((one - one.mean(dim=0)).square().sum(dim=1).mean()) for one in self.cached]
         self.trade_off = share * len(variances) / sum(variances)
+
+    return patch.object(Distillation, "prepare", prepare)
+
+
+def zero_maps() -> AbstractContextManager[Any]:
+    """Distillation of features with maps that begin at zero, as those of `feature_trade_off` do."""
+    from hubscout.tuning.methods import Distillation
+
+    given = Distillation.prepare
+
+    def prepare(self: Any, preparation: Any) -> None:
+        given(self, preparation)
+        for linear in self.extra:
+            torch.nn.init.zeros_(linear.weight)
 
     return patch.object(Distillation, "prepare", prepare)
 

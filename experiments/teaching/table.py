@@ -30,7 +30,10 @@ RECORDS = list(map(json.loads, (HERE / "results" / "runs.jsonl").read_text().spl
 _CHOICE = explore.choose(RECORDS)
 CHOSEN, CHOSEN_VIEWS = _CHOICE["default"], _CHOICE["with views"]
 """What the second one chose, of what costs a pass of the teachers and of what costs sixteen."""
-NO_KNOBS = tuple(f"{name}, no knobs" for name in ("fine-tune", "b-tuning", CHOSEN_FIRST, CHOSEN, "feature kd, default"))
+ZERO_MAPS = "feature kd, zero maps"
+"""`kd` with maps that begin at zero and not at random."""
+NO_KNOBS = tuple(f"{name}, no knobs" for name in ("fine-tune", "b-tuning", CHOSEN, "feature kd, default", ZERO_MAPS))
+"""B-Tuning at λ = C, which was its default."""
 OURS = ("b-tuning", "features", "left out", "untrained")
 """How names of what is or holds B-Tuning begin; the others are baselines."""
 EQUAL_RATE = "fine-tune, rate of b-tuning"
@@ -49,9 +52,9 @@ SIZES = {
 }
 DRAWN = {
     CHOSEN: "#CC79A7",
-    CHOSEN_FIRST: "#E69F00",
     DEFAULT: "#0072B2",
     "feature kd": "#009E73",
+    ZERO_MAPS: "#56B4E9",
     "logit-kd, weak": "#D55E00",
     UPPER: "#888888",
 }
@@ -89,6 +92,7 @@ METHODS = {
     "b-tuning, one tuned teacher": Method(True, "1 + tuning a teacher"),
     "b-tuning with mixup and ema": Method(True),
     "feature kd": Method(True),
+    ZERO_MAPS: Method(True),
     "feature kd, 16 views": Method(True, VIEWS),
     "logit-kd": Method(True),
     "logit-kd, weak": Method(True),
@@ -236,17 +240,17 @@ def at_equal_rates(methods: Sequence[str]) -> list[list[str]]:
     return sorted(rows)
 
 
-def without_knobs(tests: Tests) -> list[list[str]]:
+def without_knobs(tests: Tests, names: Sequence[str]) -> list[list[str]]:
     """What a user gets who gives neither a rate nor a strength."""
     rates: dict[tuple[str, str], set[float]] = defaultdict(set)
     for record in RECORDS:
         if "found_rate" in record:
             rates[record["case"], record["method"]].add(record["found_rate"])
     rows = []
-    for case in dict.fromkeys(case for case, method in tests if method == NO_KNOBS[0]):
-        known = [name for name in NO_KNOBS if (case, name) in tests]
-        plain = tests[case, NO_KNOBS[0]]
-        gaps = [told(*difference(tests[case, name], plain)) if name in known else "–" for name in NO_KNOBS[1:]]
+    for case in dict.fromkeys(case for case, method in tests if method == names[0]):
+        known = [name for name in names if (case, name) in tests]
+        plain = tests[case, names[0]]
+        gaps = [told(*difference(tests[case, name], plain)) if name in known else "–" for name in names[1:]]
         found = " / ".join(", ".join(f"{rate:g}" for rate in sorted(rates[case, name])) for name in known)
         rows.append([title(case), f"{fmean(plain.values()):.2f}", *gaps, found])
     return rows
@@ -268,7 +272,7 @@ def exploration(name: str, about: explore.Exploration) -> list[str]:
         for method, found in sorted(validation.items(), key=lambda pair: -explore.overall(pair[1], about))
     ]
     seeds = {record["seed"] for record in RECORDS} & set(about.seeds)
-    lines = [f"## {name}", "", f"Points of validation over fine-tuning, {len(seeds)} seeds; the last column, of test, "]
+    lines = [f"## {name}", "", f"Points of validation over fine-tuning, {len(seeds)} seeds; the last column, of test,"]
     lines += ["chose nothing. The rule stands in `explore.py`, from before the runs.", ""]
     lines += markdown(["method", "mean", *map(title, cases), "mean on test"], rows)
     chosen = explore.choose(RECORDS, about)
@@ -294,16 +298,22 @@ def main() -> None:
         "",
     ]
     header = ["case", "over fine-tuning", "best baseline", "over it", "", "baselines measured", "best other", "over it"]
-    for method in dict.fromkeys((CHOSEN, CHOSEN_VIEWS, CHOSEN_FIRST, DEFAULT, "feature kd", "logit-kd, weak")):
+    for method in dict.fromkeys(
+        (CHOSEN, CHOSEN_VIEWS, CHOSEN_FIRST, DEFAULT, "feature kd", ZERO_MAPS, "logit-kd, weak")
+    ):
         rows, verdicts = against_the_best(tests, cases, method)
         if not rows:
             continue
         counts = ", ".join(f"{verdicts.count(name)} {name}" for name in ("ahead", "not told apart", "behind"))
         lines += [f"### {method}", "", *markdown(header, rows), "", f"{len(rows)} cases: {counts}.", ""]
-    if plain := without_knobs(tests):
+    measured = [name for name in NO_KNOBS if any(method == name for _, method in tests)]
+    if plain := without_knobs(tests, measured):
         lines += ["## Without knobs", ""]
-        lines += ["Default strengths and the learning rate that `tune` finds; points of test over fine-tuning.", ""]
-        lines += [*markdown(["case", *NO_KNOBS, "rates found"], plain), ""]
+        lines += [
+            "The learning rate that `tune` finds, and one strength: C or 3·C for B-Tuning, 0.5 over the number of"
+        ]
+        lines += ["features for feature kd. Points of test over fine-tuning, whose column is its own value.", ""]
+        lines += [*markdown(["case", *measured, "rates found"], plain), ""]
     lines += exploration("The second exploration", explore.SECOND)
     lines += exploration("The first exploration", explore.FIRST)
     lines += ["## The share of the gap to the tuned teacher", ""]
@@ -321,7 +331,7 @@ def main() -> None:
     lines += [*markdown(["case", "tuned teacher", "over the fine-tuned student", *shown], rows), ""]
     lines += ["## At equal learning rates", ""]
     lines += ["The runs of the searches, one seed, so that no choice of a rate is in it; points of test.", ""]
-    core = [CHOSEN, CHOSEN_FIRST, DEFAULT, "feature kd", "logit-kd, weak"]
+    core = [CHOSEN, DEFAULT, "feature kd", ZERO_MAPS, "logit-kd, weak"]
     lines += [*markdown(["case", "rate", "fine-tuning", *core], at_equal_rates(core)), ""]
     lines += ["## What validation chose", ""]
     chosen = [
@@ -338,7 +348,7 @@ def main() -> None:
 def draw(tests: Tests, cases: Sequence[str]) -> None:
     cases = [case for case in cases if any((case, name) in tests for name in METHODS if name != BASE)]
     methods = [name for name in METHODS if name != BASE and any((case, name) in tests for case in cases)]
-    columns = min(len(cases), 5)
+    columns = min(len(cases), 6)
     height = -(-len(cases) // columns)
     figure, grid = plt.subplots(
         height, columns, figsize=(2.6 * columns + 2, 0.21 * len(methods) * height + 1.4), sharey=True, squeeze=False
@@ -399,8 +409,8 @@ def draw_sizes(tests: Tests) -> None:
         panel.set_xlabel("train samples")
         panel.grid(axis="y", alpha=0.3)
     panels[0].set_ylabel("points over fine-tuning")
-    panels[0].legend(fontsize=8)
-    figure.tight_layout()
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="lower center", ncols=3, fontsize=8)
+    figure.tight_layout(rect=(0, 0.12, 1, 1))
     figure.savefig(HERE / "sizes.png", dpi=110)
 
 

@@ -1,5 +1,7 @@
 """Left-out predictions in closed form, against models that are fitted again without each sample."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -101,3 +103,18 @@ def test_an_evidence_without_spectrum_and_labels_of_another_shape_are_refused() 
         left_out_predictions(small, features, np.eye(2)[labels])
     with pytest.raises(InputError, match=r"targets must be \(20, 2\)"):
         left_out_predictions(logme(features, labels), features, labels[:, None].astype(float))
+
+
+def test_samples_that_occur_again_do_not_hide_the_others_of_their_group():
+    """As the full stops of sentences. Where the fit is perfect all numbers are small but for those samples'."""
+    generator = np.random.default_rng(0)
+    features = generator.normal(size=(40, 90)) + 1
+    features[4::5] = features[4]  # the last of each group is the same sample
+    labels, groups = generator.integers(0, 3, 40), np.arange(40) // 5
+    labels[4::5] = 0
+    ratio, targets = np.full(3, 1e-10), np.eye(3)[labels]
+    evidence = logme(features, labels)
+    assert bool(np.asarray(evidence.over_base_rates.spectrum.repeated).any())
+    evidence = replace(evidence, over_base_rates=replace(evidence.over_base_rates, ratio=ratio))
+    found = left_out_predictions(evidence, features, targets, groups)
+    np.testing.assert_allclose(found, refitted(features, targets, ratio, groups), atol=1e-6)

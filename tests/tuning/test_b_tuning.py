@@ -36,8 +36,8 @@ def test_loss_equals_the_formula_by_hand_in_float64():
     np.testing.assert_allclose(found.numpy(), by_hand, rtol=1e-13)
 
 
-@pytest.mark.parametrize(("kind", "strength"), [("classification", 3.0), ("multilabel", 3.0), ("regression", 1.0)])
-def test_the_default_strength_is_a_sum_over_classes_and_a_mean_over_numbers(kind, strength):
+@pytest.mark.parametrize(("kind", "strength"), [("classification", 9.0), ("multilabel", 3.0), ("regression", 1.0)])
+def test_the_default_strength_is_three_per_class_one_per_label_and_one_for_numbers(kind, strength):
     task, method = make_task(kind), METHODS["b-tuning"]()
     given = TuningArguments(), torch.device("cpu"), FrozenFeatures(task, "cpu")
     method.prepare(Preparation(task, perceptron(0), [perceptron(1)], *given))

@@ -136,16 +136,3 @@ def test_the_default_strength_fits_the_number_of_features(task, method, default)
     own = tune(task, perceptron(0), teachers, method, **{**ONE_STEP, "trade_off": None})
     given = tune(task, perceptron(0), teachers, method, **{**ONE_STEP, "trade_off": default})
     assert first_term(own) == pytest.approx(first_term(given), rel=1e-6)
-
-
-@pytest.mark.parametrize("kind", ["classification", "multilabel", "regression"])
-def test_the_first_step_of_kd_moves_the_model_as_fine_tuning_does(kind):
-    """The matrices start from zero: what teaches the model is what they have learnt of the teachers."""
-    task, options = make_task(kind), {"optimizer": "sgd", "learning_rate": 0.01, "bootstrap_resamples": 10}
-    alone = tune(task, perceptron(0), method="fine-tune", steps=1, **options)
-    taught = tune(task, perceptron(0), [perceptron(1)], "kd", steps=1, trade_off=1.0, **options)
-    later = tune(task, perceptron(0), [perceptron(1)], "kd", steps=3, trade_off=1.0, **options)
-    weights = weights_of(taught.backbone)
-    assert all(torch.equal(value, weights[name]) for name, value in weights_of(alone.backbone).items())
-    terms = [line["parts"]["teachers"] for line in later.curves if line["event"] == "step"]
-    assert terms[2] < terms[0]

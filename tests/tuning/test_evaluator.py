@@ -56,7 +56,7 @@ def test_a_run_keeps_what_its_report_shows(tmp_path):
 
 def test_the_record_says_when_on_what_and_against_which_guess(tmp_path):
     task = make_task()
-    tuned = tune(task, perceptron(0), out=tmp_path, **QUICK)
+    tuned = tune(task, perceptron(0), out=tmp_path, device="cpu", **QUICK)
     record = tuned.tuning_record()
     assert record.environment["processor"]
     assert record.environment["device"] == "cpu"

@@ -141,9 +141,9 @@ class TuningArguments:
     """End with the weights of the best validation, not with the last; of equal ones, with the surer predictions."""
 
     trade_off: NonNegative | None = None
-    """λ, the weight of the teachers' term. None: the method's default (b-tuning: the number of targets C, sensible from
-    C/10 to 3·C, and 1 for regression; kd: 0.5 over the teachers' mean number of features; logit-kd, distill-weighted:
-    0.3). 0 is fine-tuning, bit for bit."""
+    """λ, the weight of the teachers' term. None: the method's default (b-tuning: three times the number of classes C,
+    sensible from C/3 to 3·C, C for several labels and for tagging, 1 for regression; kd: 0.5 over the teachers' mean
+    number of features; logit-kd, distill-weighted: 0.3). 0 is fine-tuning, bit for bit."""
     feature_trade_off: NonNegative | None = None
     """λ of a second term of b-tuning, logit-kd and distill-weighted: the share of the variance of the teachers'
     features that a linear map of the model's does not explain. None: 0, which is without it."""

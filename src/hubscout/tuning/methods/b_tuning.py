@@ -9,10 +9,14 @@ import torch
 from torch import Tensor
 
 from hubscout.hubs import Batch
+from hubscout.tasks import Task
 from hubscout.tasks.kinds import kind_of
 from hubscout.tuning.losses import TaskLoss
 from hubscout.tuning.methods.method import METHODS, Preparation, TaughtMethod
 from hubscout.tuning.teacher_answers import TeacherPanel
+
+PER_CLASS = 3.0
+"""λ over the number of classes, for classification: several labels and tagging were not measured."""
 
 
 @METHODS.register("b-tuning")
@@ -28,9 +32,10 @@ class BTuning(TaughtMethod):
     temperature), or other weights (see `mixing_weights`). Regression targets are centred (both predictions
     have an intercept) and measured in their standard deviation on the train split, so that columns weigh alike.
 
-    λ is C by default, which is the 100 of the authors' code at 100 classes; from C/10 to 3·C is worth a search. 10·C
-    wants a low learning rate, and has ruined runs without one. For regression, whose own loss is a mean over the
-    columns too, it is 1.
+    λ is 3·C by default for classification (the authors' code has 100 for 100 classes), which taught more than C at the
+    learning rates that `tune` finds (`experiments/teaching`); from C/3 to 3·C is worth a search. 10·C wants a low
+    learning rate, and has ruined runs without one. For several labels and for tagging it is C; for regression, whose
+    own loss is a mean over the columns too, 1.
 
     Requirements: at least one teacher. With `teacher_targets="cached"` the teachers' part is one C-vector per row,
     computed once: a step costs what fine-tuning costs. `"left-out"` costs the same and has each row predicted from the
@@ -49,11 +54,7 @@ class BTuning(TaughtMethod):
     def prepare(self, preparation: Preparation) -> None:
         """Posteriors of teachers and model; the teachers' mixed predictions where they are cached."""
         arguments = preparation.arguments
-        # As many as there are targets: the mean over them becomes a sum, and the term's curvature, 2λ/C · ‖m‖², stays
-        # what it is for 100 classes with the 100 of the authors' code. 100 for three classes makes tuning diverge.
-        # Numbers have a mean over the columns on the other side as well, their squared error: the two are equal at 1.
-        numbers = kind_of(preparation.task.kind).is_real_valued
-        default = 1.0 if numbers else float(len(preparation.task.target_names))
+        default = default_trade_off(preparation.task)
         self.trade_off = arguments.trade_off if arguments.trade_off is not None else default
         self.panel = TeacherPanel(preparation)
         self.panel.study()
@@ -78,6 +79,17 @@ class BTuning(TaughtMethod):
     def distance(self, features: Tensor, outputs: Tensor, answers: Tensor) -> Tensor:
         """λ times the mean squared difference over the targets."""
         return self.trade_off * b_tuning_loss(features, self.target_weights, answers)
+
+
+def default_trade_off(task: Task) -> float:
+    """In proportion to the number of targets: the mean over them becomes a sum.
+
+    The term's curvature, 2λ/C · ‖m‖², then does not depend on C; 100 for three classes makes tuning diverge. Numbers
+    have a mean over the columns on the other side as well, their squared error: the two are equal at 1.
+    """
+    if kind_of(task.kind).is_real_valued:
+        return 1.0
+    return (PER_CLASS if task.kind == "classification" else 1.0) * len(task.target_names)
 
 
 def b_tuning_loss(features: Tensor, target_weights: Tensor, teacher_predictions: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hubscout.hubs import Backbone, Batch
+from hubscout.tuning.batches import mixed_seed
 from hubscout.tuning.losses import TaskLoss
 from hubscout.tuning.methods.method import METHODS, Method, Preparation, TaughtMethod
 from hubscout.tuning.opened_models import feature_width
@@ -28,8 +29,7 @@ class Distillation(Method):
 
         loss = L_task + λ · mean_i mean_k ‖φ_k(x_i) − W_k φ_t(x_i)‖²
 
-    φ_k are the features of teacher k, φ_t those of the model, W_k a matrix that is learnt along, from zero, and
-    thrown away.
+    φ_k are the features of teacher k, φ_t those of the model, W_k a matrix that is learnt along and thrown away.
 
     Requirements: at least one teacher. `teacher_targets="cached"` keeps all teachers' features of the train split on
     the device (4 bytes × rows × ΣD_k), and so does `"left-out"`, features being fitted to no row; `"views"` keeps them
@@ -53,9 +53,10 @@ class Distillation(Method):
         width, *widths = (feature_width(m, preparation.task) for m in (preparation.model, *preparation.teachers))
         self.trade_off = DEFAULT_SUM * len(widths) / sum(widths) if arguments.trade_off is None else arguments.trade_off
         self.extra = nn.ModuleList(nn.Linear(width, teachers, bias=False) for teachers in widths)
-        # From zero: through random matrices the first steps pull the model towards noise, not towards its teachers.
+        # A generator of their own: the head's initial weights must not depend on whether there are teachers.
+        generator = torch.Generator().manual_seed(mixed_seed(arguments.seed, 2))
         for linear in self.extra:
-            nn.init.zeros_(linear.weight)  # type: ignore[arg-type]
+            nn.init.normal_(linear.weight, std=width**-0.5, generator=generator)  # type: ignore[arg-type]
         self.cached: list[Tensor] | None = None
         if arguments.teacher_targets == "views":
             self.views = arguments.teacher_views
