@@ -148,6 +148,8 @@ def test_the_winner_of_the_shorter_race_stays_where_nothing_better_is_found(
     assert found.tuned is not None
     assert found.tuned.metric("validation").value == 1.0
     assert Tuned.load(tmp_path / "run" / "winner", allow_code=True).metric("validation").value == 1.0
+    assert found.told.beside is not None
+    assert found.told.beside.winner == 1.0  # of the one that stays, not of the one that was not better
 
 
 def test_more_models_join_a_race(task: Task, networks: Path, tmp_path: Path) -> None:

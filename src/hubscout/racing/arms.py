@@ -148,10 +148,8 @@ class Speed:
 
     def __call__(self) -> Pace | None:
         try:
-            if (
-                self.runner.arguments.data_in_memory is not False
-            ):  # decoded once, which the looks at arms will find done
-                self.runner.begin(None)
+            if self.runner.arguments.data_in_memory is not False:
+                self.runner.begin(None)  # decodes the data, which the looks at arms will find done
             began = time.perf_counter()
             run = self.runner.begin(None)
             run.loop.run(until=PACE_STEPS)

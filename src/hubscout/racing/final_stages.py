@@ -105,6 +105,7 @@ class FinalStages(Contest):
         """The winner of a shorter race where a longer one found nothing better, in its place again."""
         for arm, _, metric in self.journal.ended[-1:]:
             if metric is not None and "validation" in tuned.metrics and metric > tuned.metric("validation").value:
+                self._compare(opened(self.folder / EARLIER, arm.model))
                 put_in_place(self.folder / EARLIER, self.folder / RACE_WINNER)
                 self.journal.stage("earlier", arm.model)
                 self.note("the winner of the shorter race stays: the longer one has found nothing better")
