@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import gc
 import json
 import re
+import weakref
 
 import numpy as np
 import pytest
@@ -319,3 +321,16 @@ def test_a_task_without_all_splits_is_tuned_and_measured_on_what_it_has(tmp_path
     tuned = tune(task, perceptron(0), out=tmp_path / "run", steps=4, batch_size=16, learning_rate=0.01)
     assert set(tuned.metrics) == {"validation", "test"} - set(missing)
     assert len(task.test) == 0
+
+
+def test_a_run_lets_go_of_the_networks_of_those_before_it():
+    gc.disable()  # which may look at any time
+    try:
+        model = perceptron(0)
+        before = weakref.ref(model.module)
+        tune(make_task(), model, steps=2, linear_probe=False)
+        del model
+        tune(make_task(), perceptron(1), steps=2, linear_probe=False)
+        assert before() is None
+    finally:
+        gc.enable()

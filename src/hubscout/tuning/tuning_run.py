@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import time
 import warnings
 from dataclasses import replace
@@ -185,6 +186,7 @@ def _is_finished(run: SingleRun) -> bool:
 
 def _execute(run: SingleRun, *, resume: bool) -> Tuned:
     """Prepare, train, evaluate; `resume` goes on from the last checkpoint in the folder, if there is one."""
+    gc.collect()  # networks of earlier runs that nobody has any more are in cycles, and hold a device's memory
     run.begin(resume)
     asked, loop, state = run.asked, run.loop, run.loop.train_state
     long_enough = asked.budget is not None or steps_per_rate(loop.steps) > 0
