@@ -87,9 +87,10 @@ def default_trade_off(task: Task) -> float:
     The term's curvature, 2λ/C · ‖m‖², then does not depend on C; 100 for three classes makes tuning diverge. Numbers
     have a mean over the columns on the other side as well, their squared error: the two are equal at 1.
     """
-    if kind_of(task.kind).is_real_valued:
+    kind = kind_of(task.kind)
+    if kind.is_real_valued:
         return 1.0
-    return (PER_CLASS if task.kind == "classification" else 1.0) * len(task.target_names)
+    return (PER_CLASS if kind.classes_of_samples else 1.0) * len(task.target_names)
 
 
 def b_tuning_loss(features: Tensor, target_weights: Tensor, teacher_predictions: Tensor) -> Tensor:
