@@ -222,7 +222,7 @@ def test_where_the_time_is_over_some_of_the_test_samples_are_measured(networks: 
     said = f"{found.tuned.sizes['test']} of {len(task.test)} test samples, drawn at random"
     assert any(said in note for note in found.notes)
     assert f"on {found.tuned.sizes['test']} test samples." in found.answer
-    whole = race(task, model, out=tmp_path / "other", **QUICK)
+    whole = race(task, names(networks, "width=48"), out=tmp_path / "other", **QUICK)
     assert whole.tuned is not None
     assert whole.tuned.sizes["test"] == len(task.test)
 

@@ -306,6 +306,16 @@ class SingleRun:
             host=platform.node(),
         )
 
+    def let_go(self) -> None:
+        """Forget everything, at the end.
+
+        A run, its loop and the loop's parts know each other. Until a collection, their network would hold the memory of
+        a device, whoever has let go of it.
+        """
+        for one in (vars(self).get("loop"), self):
+            if one is not None:
+                vars(one).clear()
+
     def clear(self) -> None:
         """Give up this run, for one that starts anew in its place."""
         if self.accelerator.is_main_process and self.folder is not None:

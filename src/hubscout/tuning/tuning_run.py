@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import gc
 import time
 import warnings
 from dataclasses import replace
@@ -134,6 +133,7 @@ def tune(
                 run.clear()
                 told(Message("", why))
                 run = start(skip_bad=skip_bad, restarts=(*run.restarts, why), rate=rate)
+    run.let_go()
     if tuned.warning and hearer is None:
         warnings.warn(tuned.warning, stacklevel=2)
     return tuned
@@ -186,7 +186,6 @@ def _is_finished(run: SingleRun) -> bool:
 
 def _execute(run: SingleRun, *, resume: bool) -> Tuned:
     """Prepare, train, evaluate; `resume` goes on from the last checkpoint in the folder, if there is one."""
-    gc.collect()  # networks of earlier runs that nobody has any more are in cycles, and hold a device's memory
     run.begin(resume)
     asked, loop, state = run.asked, run.loop, run.loop.train_state
     long_enough = asked.budget is not None or steps_per_rate(loop.steps) > 0
