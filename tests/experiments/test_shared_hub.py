@@ -24,6 +24,14 @@ def shared_hub(monkeypatch: pytest.MonkeyPatch) -> dict:
     return runpy.run_path(str(EXPERIMENTS / "shared_hub.py"))
 
 
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> dict:
+    """What `experiments/teaching/run.py` has."""
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    monkeypatch.syspath_prepend(str(EXPERIMENTS / "teaching"))
+    return runpy.run_path(str(EXPERIMENTS / "teaching" / "run.py"))
+
+
 def network() -> nn.Sequential:
     """Forty layers deep: features that vanish or overflow on the way would show."""
     layers = [nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU()) for _ in range(40)]
@@ -50,10 +58,7 @@ def test_an_untrained_network_has_forgotten_everything_is_always_the_same_and_st
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
-def test_teaching_plans_what_fits_and_has_a_line_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(EXPERIMENTS))
-    monkeypatch.syspath_prepend(str(EXPERIMENTS / "teaching"))
-    run = runpy.run_path(str(EXPERIMENTS / "teaching" / "run.py"))
+def test_teaching_plans_what_fits_and_has_a_line_for_it(run: dict) -> None:
     table = runpy.run_path(str(EXPERIMENTS / "teaching" / "table.py"))
     methods = run["METHODS"]
     plan = run["Plan"]({record["key"]: record for record in table["RECORDS"]}, list(run["CASES"]), list(methods))
@@ -64,10 +69,7 @@ def test_teaching_plans_what_fits_and_has_a_line_for_it(monkeypatch: pytest.Monk
     assert all(method["same_as"] in methods for method in methods.values() if "same_as" in method)
 
 
-def test_what_is_explored_is_judged_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(EXPERIMENTS))
-    monkeypatch.syspath_prepend(str(EXPERIMENTS / "teaching"))
-    run = runpy.run_path(str(EXPERIMENTS / "teaching" / "run.py"))
+def test_what_is_explored_is_judged_nowhere(run: dict) -> None:
     explore = runpy.run_path(str(EXPERIMENTS / "teaching" / "explore.py"))
     plan = run["Plan"]({}, list(run["CASES"]), list(run["METHODS"]))
     judged = {case.split("/")[0] for case, _ in plan.pairs}
@@ -94,20 +96,14 @@ def test_what_is_explored_is_judged_nowhere(monkeypatch: pytest.MonkeyPatch) -> 
     assert {"features 0.1", "features 0.1, no knobs", "b-tuning, C, 16 views"} <= judged
 
 
-def test_a_worker_stays_with_the_cases_that_it_knows_and_new_ones_spread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(EXPERIMENTS))
-    monkeypatch.syspath_prepend(str(EXPERIMENTS / "teaching"))
-    run = runpy.run_path(str(EXPERIMENTS / "teaching" / "run.py"))
+def test_a_worker_stays_with_the_cases_that_it_knows_and_new_ones_spread(run: dict) -> None:
     ready = [run["Setting"](case, "fine-tune", 0.1, None, seed) for case in ("one", "two") for seed in (1, 2)]
     crew = [SimpleNamespace(cases=cases) for cases in ({"two"}, {"one"}, {"one"}, set())]
     found = [run["next_setting"](worker, crew, ready) for worker in crew]
     assert [(one.case, one.seed) for one in found] == [("two", 1), ("one", 1), ("one", 1), ("two", 1)]
 
 
-def test_a_run_whose_process_is_killed_has_failed_and_the_next_one_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(EXPERIMENTS))
-    monkeypatch.syspath_prepend(str(EXPERIMENTS / "teaching"))
-    run = runpy.run_path(str(EXPERIMENTS / "teaching" / "run.py"))
+def test_a_run_whose_process_is_killed_has_failed_and_the_next_one_runs(run: dict) -> None:
     worker, setting = run["Worker"](), run["Setting"]("one", "fine-tune", 0.1, None, 1)
     for function, told in ((os.abort, "BrokenProcessPool"), (dict, "")):
         worker.setting = setting
@@ -119,11 +115,8 @@ def test_a_run_whose_process_is_killed_has_failed_and_the_next_one_runs(monkeypa
 
 
 def test_a_case_that_is_validated_on_unused_samples_has_all_of_them_and_no_other(
-    monkeypatch: pytest.MonkeyPatch,
+    run: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.syspath_prepend(str(EXPERIMENTS))
-    monkeypatch.syspath_prepend(str(EXPERIMENTS / "teaching"))
-    run = runpy.run_path(str(EXPERIMENTS / "teaching" / "run.py"))
     rows = np.arange(100.0)[:, None] * np.ones(3)
     whole = Task.from_arrays(rows[:70], ["cat", "dog"] * 35, validation=(rows[70:80], ["cat", "dog"] * 5))
     monkeypatch.setitem(run["open_task"].__wrapped__.__globals__, "open_set", lambda name: whole)
@@ -134,12 +127,7 @@ def test_a_case_that_is_validated_on_unused_samples_has_all_of_them_and_no_other
     assert task.fingerprint != whole.subset(20, seed=0).fingerprint
 
 
-def test_a_varied_method_of_teaching_waits_for_the_search_of_the_method_it_varies(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.syspath_prepend(str(EXPERIMENTS))
-    monkeypatch.syspath_prepend(str(EXPERIMENTS / "teaching"))
-    run = runpy.run_path(str(EXPERIMENTS / "teaching" / "run.py"))
+def test_a_varied_method_of_teaching_waits_for_the_search_of_the_method_it_varies(run: dict) -> None:
     searched = run["search"]("pets-370/mobilenetv2_coral_in1k", "b-tuning")
     pairs = (
         ("pets-370/mobilenetv2_coral_in1k", "b-tuning, uniform"),
