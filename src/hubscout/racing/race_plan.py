@@ -131,9 +131,8 @@ class RacePlan:
             chosen = choose_field(list(self.evidence), self.longest, self.asked.cooldown, time)
         if chosen.steps <= before.steps:
             chosen = choose_field(list(self.evidence), before.steps, self.asked.cooldown, more, self.longest)
-        if not any(
-            before.widths
-        ):  # its one arm was trained past the rungs, where the others are to be compared with it
+        # Its one arm was trained past the rungs, where the others are to be compared with it; the winner stays.
+        if not any(before.widths):
             shutil.rmtree(self.folder / "arms", ignore_errors=True)
         told: dict[str, Any] = {"pace": None if pace is None else asdict(pace)}
         final = self.journal.record.final
