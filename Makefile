@@ -62,7 +62,7 @@ bench: $(VENV)/.installed
 # Tables and figures out of the raw results that are in the repository. RERUN=1 makes the raw results again first, from
 # nothing: hours on a GPU. RERUN_OPTIONS goes to experiments/rerun.py, such as "--workers 12 --only few_shot".
 experiments: $(VENV)/.installed $(if $(RERUN),experiments-raw)
-	for script in experiments/*/table.py; do echo $$script; $(BIN)/python $$script || exit 1; done
+	for script in experiments/*/*table.py; do echo $$script; $(BIN)/python $$script || exit 1; done
 
 experiments-raw: $(VENV)/.installed
 	$(BIN)/python experiments/rerun.py $(RERUN_OPTIONS)

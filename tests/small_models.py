@@ -11,7 +11,15 @@ from PIL import Image
 WORDS = ("good", "fine", "bad", "poor", "film", "book", "a", "the")
 
 
-def save_bert(folder: Path, words: Sequence[str] = WORDS, *, width: int = 16, seed: int = 0) -> str:
+def save_bert(
+    folder: Path,
+    words: Sequence[str] = WORDS,
+    *,
+    width: int = 16,
+    seed: int = 0,
+    longest: int = 16,
+    dropout: float = 0.1,
+) -> str:
     """Write a BERT with random weights, each of whose tokens is a word; gives its identifier."""
     import torch
 
@@ -32,14 +40,16 @@ def save_bert(folder: Path, words: Sequence[str] = WORDS, *, width: int = 16, se
         num_hidden_layers=1,
         num_attention_heads=2,
         intermediate_size=24,
-        max_position_embeddings=16,
+        max_position_embeddings=longest,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
     )
     BertForMaskedLM(config).save_pretrained(folder)
     PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token="[PAD]",
         unk_token="[UNK]",
-        model_max_length=16,
+        model_max_length=longest,
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],
     ).save_pretrained(folder)
     return f"file:{folder}"

@@ -112,7 +112,6 @@ def late():
 LONG = 130
 """Lines, docstrings aside. A shorter module may be tested through those that use it."""
 TESTED_BY = {
-    "checking/samples.py": "checking/test_check_data.py",
     "cli/tune.py": "tuning/test_commands.py",
     "engines/job.py": "engines/test_engine.py",
     "engines/ray_run.py": "engines/test_ray_engine.py",
@@ -123,7 +122,6 @@ TESTED_BY = {
     "features/entry.py": "features/test_feature_cache.py",
     "features/extractor.py": "features/test_extraction.py",
     "features/forward.py": "features/test_precision.py",
-    "features/pipeline.py": "features/test_extraction.py",
     "racing/arms.py": "racing/test_race_models.py",
     "racing/contest.py": "racing/test_race_models.py",
     "racing/outcome.py": "racing/test_race_models.py",

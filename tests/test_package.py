@@ -265,14 +265,25 @@ def test_what_a_user_has_frozen_stays_frozen():
         gc.unfreeze()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="libraries are looked for in /proc")
-def test_the_libraries_of_torch_are_loaded_without_importing_it() -> None:
-    """By the system, in a thread: `import torch` finds them."""
+AHEAD = """
+import sys, threading
+from hubscout.optional import torch_ahead
+names = lambda: [thread.name for thread in threading.enumerate()]
+"""
+
+
+@pytest.mark.parametrize("block", ["assert 'hubscout-import' in names()", "raise KeyboardInterrupt"])
+def test_torch_is_imported_while_data_are_opened(block: str) -> None:
+    """The thread ends with the block, also by an error."""
     code = (
-        "import sys; from pathlib import Path; from hubscout.optional import load_torch_ahead\n"
-        "load_torch_ahead().join(); assert 'torch' not in sys.modules\n"
-        "assert 'libtorch_python' in Path('/proc/self/maps').read_text()\n"
-        "import torch; torch.zeros(2) @ torch.zeros(2)\n"
-        "load_torch_ahead().join()"
+        f"try:\n    with torch_ahead('.'):\n        {block}\nexcept KeyboardInterrupt:\n    pass\n"
+        "assert 'hubscout-import' not in names() and 'torch' in sys.modules\n"
+        "import torch; torch.zeros(2) @ torch.zeros(2)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", AHEAD + code], check=True)
+
+
+@pytest.mark.parametrize("data", ["'not-there'", "'x' * 5000", "([[1.0]], ['a'])", "None"])
+def test_what_is_no_file_waits_for_no_import(data: str) -> None:
+    code = f"with torch_ahead({data}):\n    assert 'hubscout-import' not in names()\nassert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", AHEAD + code], check=True)

@@ -5,6 +5,7 @@ Nothing of what they say is written down twice: a new metric or method has its p
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,10 @@ from notebook import make_notebook
 
 OPTIONAL = {"Scale": "scale.md", "Reliability": "reliability.md"}
 """Pages that join the menu where they are there."""
+
+_INLINE_CODE = re.compile(r"<code>[^<]+</code>")
+_OPTION = re.compile(r"(?<![\w-])--?[a-z][\w-]*")
+_TEST = re.compile(r"(?<=<code>)tests/[^<\s]+::\w+(?=</code>)")
 
 MORE = {
     "tasks": [
@@ -94,6 +99,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Links to files of the repository become links to pages of the site."""
     return for_the_site(markdown, f"docs/{page.file.src_uri}")
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Where a line may break in code: not in an option (`assets/wide.css`), but between the parts of a test's name."""
+    html = _TEST.sub(lambda name: re.sub("/|::|_", r"\g<0><wbr>", name[0]), html)
+    return _INLINE_CODE.sub(lambda code: _OPTION.sub(r'<span class="option">\g<0></span>', code[0]), html)
 
 
 def metric_pages() -> dict[str, str]:

@@ -5,8 +5,9 @@ Names are looked up on first use, so that `import hubscout` stays fast and pulls
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from hubscout.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from hubscout.checking import DataCheck, check
@@ -54,12 +55,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'hubscout' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

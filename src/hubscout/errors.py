@@ -7,7 +7,9 @@ An error says which argument was wrong, what was allowed, what came, and what to
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from hubscout.credentials import strip_credentials
 
@@ -33,6 +35,20 @@ def shortened(names: Iterable[str], most: int = 30) -> str:
     return (", ".join(listed[:most]) or "none") + rest
 
 
+def one_line(error: BaseException) -> str:
+    """The whole message, line breaks taken out; the type of an error that says nothing.
+
+    >>> one_line(ValueError("a\\n  b")), one_line(KeyError())
+    ('a b', 'KeyError')
+    """
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of a message, which libraries may go on from with pages; the type of an error without one."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
 class HubscoutError(Exception):
     """The root of the tree: `except HubscoutError` catches everything that hubscout raises on purpose.
 
@@ -47,6 +63,28 @@ class InputError(HubscoutError, ValueError):
     """An argument is not what the function can work with."""
 
 
+def check_choice(name: str, value: object, allowed: Iterable[str], error: type[InputError] = InputError) -> None:
+    """Raise for the value of an argument that is none of those allowed; the nearest is offered.
+
+    >>> check_choice("colour", "read", ("red", "blue"))
+    Traceback (most recent call last):
+    hubscout.errors.InputError: colour must be one of red, blue; got 'read'. Did you mean 'red'?
+    """
+    if value not in (names := tuple(allowed)):
+        raise error(f"{name} must be one of {', '.join(names)}; got {value!r}.{did_you_mean(str(value), names)}")
+
+
+def check_least(name: str, value: float, least: float = 1) -> None:
+    """Raise for a number that is too small.
+
+    >>> check_least("workers", -1, 0)
+    Traceback (most recent call last):
+    hubscout.errors.InputError: workers must be at least 0; got -1.
+    """
+    if value < least:
+        raise InputError(f"{name} must be at least {least}; got {value!r}.")
+
+
 class UnknownNameError(InputError):
     """A name that is in no registry. The message offers the nearest one and lists what there is."""
 
@@ -59,6 +97,26 @@ class UnknownNameError(InputError):
         super().__init__(f"Unknown {self.what} {name!r}.{hint} Available{scope}: {', '.join(names) or 'none'}.")
         self.name = name
         self.available = tuple(names)
+
+
+def keywords(function: Callable[..., Any]) -> set[str]:
+    """The names of a function's arguments, without that of the mapping which takes all others.
+
+    >>> sorted(keywords(check_least))
+    ['least', 'name', 'value']
+    """
+    return {name for name, one in inspect.signature(function).parameters.items() if one.kind is not one.VAR_KEYWORD}
+
+
+def check_keywords(given: Iterable[str], known: Iterable[str], *, context: str = "") -> None:
+    """Raise for the first keyword that is not known; the nearest is offered.
+
+    >>> check_keywords(["colr"], ["colour", "size"])
+    Traceback (most recent call last):
+    hubscout.errors.UnknownNameError: Unknown name 'colr'. Did you mean 'colour'? Available: colour, size.
+    """
+    if unknown := sorted({*given} - {*known}):
+        raise UnknownNameError(unknown[0], known, context=context)
 
 
 class UnknownMetricError(UnknownNameError):

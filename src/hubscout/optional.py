@@ -6,12 +6,14 @@ import ctypes
 import gc
 import importlib
 import importlib.util
+import os
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from hubscout.errors import MissingDependencyError
 
@@ -59,19 +61,34 @@ def uncollected(*, imports_alone: bool = False) -> Iterator[None]:
             gc.enable()
 
 
-def load_torch_ahead() -> threading.Thread:
-    """Have the system load torch's libraries in a thread, while data are looked for; `import torch` then finds them.
+@contextmanager
+def torch_ahead(data: Any) -> Iterator[None]:
+    """Import torch in a thread while the block opens `data`, which is mostly waiting for files, as importing is.
 
-    They are a gigabyte for a GPU. An import holds the interpreter while they are loaded, this does not. What goes wrong
-    is for the import to say.
+    Leaving the block waits for it. Without a thread where the data are no files, or not there: who has mistyped a name
+    is told at once. What goes wrong is for the next import to say.
     """
-    thread = threading.Thread(target=_load_libraries_of_torch, name="hubscout-libraries", daemon=True)
-    thread.start()
-    return thread
+    thread = None
+    with suppress(OSError, TypeError):  # too long for a name, or none
+        if "torch" not in sys.modules and Path(os.path.expanduser(data)).exists():
+            thread = threading.Thread(target=_import_torch, name="hubscout-import")
+            thread.start()
+    try:
+        yield
+    finally:
+        if thread is not None:
+            thread.join()
+
+
+def _import_torch() -> None:
+    _load_libraries_of_torch()
+    with suppress(Exception), uncollected(imports_alone=True):
+        importlib.import_module("torch")
 
 
 def _load_libraries_of_torch() -> None:
-    found = None if "torch" in sys.modules else importlib.util.find_spec("torch")
+    """Have the system load them: a gigabyte for a GPU, while which an import would hold the interpreter."""
+    found = importlib.util.find_spec("torch")
     if found is None or found.origin is None:
         return
     folder = Path(found.origin).parent / "lib"

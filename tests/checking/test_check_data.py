@@ -11,11 +11,18 @@ from PIL import Image
 import hubscout as hs
 from hubscout.checking.check_data import equal_groups, near_groups
 from hubscout.cli.app import app
+from hubscout.errors import UnknownNameError
 
 
 def picture(seed: int, side: int = 48) -> Image.Image:
     coarse = np.random.default_rng(seed).integers(0, 256, (6, 6, 3)).astype(np.uint8)
     return Image.fromarray(coarse).resize((side, side), Image.Resampling.BICUBIC)
+
+
+def test_options_of_another_function_are_refused_with_and_without_models() -> None:
+    for models in ((), "no/such/model"):
+        with pytest.raises(UnknownNameError, match="Did you mean 'limit'"):
+            hs.check((["a", "b"], [0, 1]), models, limti=3)
 
 
 @pytest.fixture
@@ -41,6 +48,18 @@ def folder(tmp_path: Path) -> Path:
     picture(999).save(root / "train" / "rose" / "006.png", "JPEG")
     (root / "train" / "rose" / "notes.docx").write_bytes(b"x")
     return root
+
+
+def test_each_thing_is_said_once(folder: Path) -> None:
+    from typer.testing import CliRunner
+
+    told = CliRunner().invoke(app, ["check", str(folder)])
+    both = told.stderr + told.stdout
+    assert both.count("train 137, validation 6, test 12") == 1
+    assert both.count("times") == 1  # the imbalance
+    assert both.count("exactly the same") == 2  # duplicates, conflicts
+    assert "flowers: image classification" in told.stderr
+    assert not any("imbalanced" in note or "occur again" in note for note in hs.check(folder).notes)
 
 
 def test_every_fault_is_found_by_name(folder: Path) -> None:

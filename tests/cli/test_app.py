@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +29,36 @@ def test_help_lists_every_command_and_each_has_examples(hubscout: Run) -> None:
         assert "Usage: hubscout " + name in help_text
     for name in ("rank", "models", "select", "evaluate", "doctor", "demo"):
         assert f"hubscout {name} " in hubscout(name, "--help").stdout.split("Examples:")[1]
+
+
+def panels(text: str) -> dict[str, str]:
+    """The boxes of a help text, by title."""
+    boxes = re.findall(r"^╭─ (.+?) ─+╮\n(.*?)^╰", text, re.M | re.S)
+    return {title: re.sub(r"^│|│$", "", inside, flags=re.M) for title, inside in boxes}
+
+
+def test_the_help_names_first_the_three_commands_that_a_newcomer_needs(hubscout: Run) -> None:
+    shown = panels(hubscout("--help").stdout)
+    commands = {
+        title: re.findall(r"^ (\w+) {2,}\S", inside, re.M) for title, inside in shown.items() if title != "Options"
+    }
+    first = next(iter(commands))
+    assert first.startswith("Start here")
+    assert commands[first] == ["rank", "tune", "predict"]
+    assert [name for names in commands.values() for name in names] == list(COMMANDS)
+
+
+@pytest.mark.parametrize("command", ["rank", "race", "tune"])
+def test_the_help_of_a_command_has_what_a_first_run_needs_apart_from_the_rest(
+    hubscout: Run, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = panels(hubscout(command, "--help").stdout)
+    assert "--out" in shown["Options"]
+    assert not re.search(r"^ +--(engine|device|seed|image|allow-code)\b", shown["Options"], re.M)
+    for option in ("--engine", "--device", "--seed", "--allow-code"):
+        assert option in shown["How it runs"]
+    assert "<int range>" not in str(shown), "it takes half of the width from every text beside it"
 
 
 def test_paragraphs_of_the_help_are_as_wide_as_the_terminal(hubscout: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,6 +84,29 @@ def test_help_is_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_nobody_looks_for_garbage_when_the_process_ends() -> None:
+    """Among the objects of torch that takes a second. Files in temporary folders go all the same."""
+    code = """
+import gc, sys, tempfile
+from hubscout.cli import main
+gc.disable()  # until the end
+class Garbage:
+    def __init__(self):
+        self.itself = self
+    def __del__(self):
+        print("collected")
+Garbage()
+kept = tempfile.TemporaryDirectory()
+print(kept.name)
+sys.argv = ["hubscout", "--version"]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    folder, *said = done.stdout.splitlines()
+    assert said == [f"hubscout {__version__}"]
+    assert not Path(folder).exists()
 
 
 def test_an_option_of_another_command_is_told_so(hubscout: Run) -> None:

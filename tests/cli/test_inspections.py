@@ -27,8 +27,8 @@ def test_doctor(hubscout: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_doctor_says_what_is_missing_and_how_to_get_it(hubscout: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from hubscout.cli import inspections
 
-    there = inspections._version
-    monkeypatch.setattr(inspections, "_version", lambda name: None if name in {"timm", "scipy"} else there(name))
+    there, gone = inspections.package_versions, {"timm", "scipy"}
+    monkeypatch.setattr(inspections, "package_versions", lambda names: there(tuple(set(names) - gone)))
     result = hubscout("doctor", "--json")
     found = {check["name"]: check for check in json.loads(result.stdout)["checks"]}
     assert result.exit_code == 1

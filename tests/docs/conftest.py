@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import shutil
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -32,34 +30,16 @@ def data(common: Path) -> Path:
 
 
 def write_data(common: Path) -> Path:
-    """`digits/`, `words.csv`, `sentiment.csv` and `pairs.csv`: digits of MNIST and words that people rated."""
+    """The files of `write_examples`, once for all test processes."""
     from filelock import FileLock
 
-    from hubscout.cli.demo_data import write_digits, write_words
+    from hubscout.cli.demo_data import write_examples
 
     folder = common / "data"
     with FileLock(common / "data.lock"):
         if not (folder / "pairs.csv").is_file():
-            write_digits(folder / "digits", 100)
-            words = write_words(folder / "words.csv", 120)
-            with open(words, newline="", encoding="utf-8") as file:
-                rated = [(row["text"], float(row["valence"])) for row in csv.DictReader(file)]
-            sentiment = [(word, "pleasant" if rating > 0 else "unpleasant") for word, rating in rated]
-            _write(folder / "sentiment.csv", ("text", "label"), sentiment)
-            others = np.random.default_rng(0).permutation(len(rated))
-            pairs = [
-                (one, rated[other][0], "same" if (rating > 0) == (rated[other][1] > 0) else "different")
-                for (one, rating), other in zip(rated, others, strict=True)
-            ]
-            _write(folder / "pairs.csv", ("first", "second", "feeling"), pairs)
+            write_examples(folder)
     return folder
-
-
-def _write(path: Path, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    with open(path, "w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(head)
-        writer.writerows(rows)
 
 
 @pytest.fixture

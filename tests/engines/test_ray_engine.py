@@ -174,7 +174,7 @@ def test_what_is_dear_is_loaded_once_in_a_worker(engine: RayEngine, work: Module
     assert {result.value[0] for result in results} == {"a", "b", "c"}
     loads = log.read_text().splitlines()
     assert len(loads) == len(set(loads))
-    assert len(loads) <= 6
+    assert len(loads) <= 9  # of 18 jobs: Ray may start a third worker in place of one of two
 
 
 def test_events_arrive_while_jobs_run(engine: RayEngine, work: ModuleType) -> None:

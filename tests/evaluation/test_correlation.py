@@ -95,7 +95,7 @@ def test_scores_bring_their_direction():
         ({"a": 1, "b": 2}, [1, 2], {}, "both be mappings"),
         ([1, float("nan")], [1, 2], {}, "scores must be finite"),
         ([1, 2], [1, "x"], {}, "reference must be numbers"),
-        ([1, 2], [1, 2], {"better": "larger"}, "better must be 'higher' or 'lower'; got 'larger'"),
+        ([1, 2], [1, 2], {"better": "larger"}, "better must be one of higher, lower; got 'larger'"),
     ],
 )
 def test_bad_input(scores, reference, options, message):

@@ -1,6 +1,7 @@
 """Evidence as a person reads it, and the sums that it came from."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from rich.console import Console
 
 from hubscout.errors import InputError
 from hubscout.evidence import Statistics, logme, maximize_evidence
-from hubscout.evidence.evidence import SHOWN, statistics_of
+from hubscout.evidence.evidence import SHOWN, caveats, statistics_of
 from hubscout.evidence.spectrum import kept
 
 
@@ -44,6 +45,15 @@ def test_the_sums_of_a_fit_give_the_fit_again(generator, center):
     np.testing.assert_allclose(again.per_target, found.per_target, rtol=1e-10)
     with pytest.raises(InputError, match="no spectrum: fit with keep_spectrum=True"):
         kept(found.without_spectrum().spectrum)
+
+
+def test_a_score_that_is_rounding_is_told_without_an_absurd_number(generator):
+    found = logme(generator.normal(size=(40, 3)), generator.integers(0, 2, 40))
+    (told,) = caveats(replace(found, rounding=2e17))
+    assert "its part of the score is rounding" in told
+    assert "e+" not in told
+    (told,) = caveats(replace(found, rounding=0.01))
+    assert "About 0.01 nats per sample of the score are rounding" in told
 
 
 def test_a_notebook_shows_one_short_line() -> None:

@@ -186,7 +186,7 @@ def test_one_block_has_no_standard_error(generator):
 def test_bad_blocks(generator, blocks, message):
     with pytest.raises(InputError, match=message):
         logme(generator.normal(size=(20, 3)), np.arange(20) % 2, blocks=blocks)
-    with pytest.raises(InputError, match="'linear', 'exact' or 'none'; got 'bootstrap'"):
+    with pytest.raises(InputError, match="one of linear, exact, none; got 'bootstrap'"):
         logme(np.eye(2), [0, 1], jackknife="bootstrap")
 
 

@@ -12,11 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hubscout.features import early_decoders
+from hubscout.errors import InputError
+from hubscout.features import early_decoders, precision
 from hubscout.features.early_decoders import start_decoders
 from hubscout.features.preparing import InProcesses, Reader
-from hubscout.features.process_pool import end_processes, process_pool, processes_ended
+from hubscout.features.process_pool import end_processes, process_pool
 from hubscout.hubs.device_resizing import decoded
+from hubscout.ranking import rank
 from hubscout.tasks import Split, Task
 from hubscout.tasks.images import Images
 
@@ -44,13 +46,25 @@ def test_they_are_those_that_a_model_finds() -> None:
         preparing.ready.result(120)
         found = preparing.submit(list(range(64))).result()
         assert [int(image[0, 0, 0]) for image in found] == list(range(64))
-        there = pool.submit(eval, "sorted({'hubscout.tasks.images', 'PIL', 'torch'} & set(__import__('sys').modules))")
+        asked = {"hubscout.tasks.images", "PIL", "torch", "hubscout.evidence", "hubscout.features.extraction"}
+        there = pool.submit(eval, f"sorted({asked} & set(__import__('sys').modules))")
         assert there.result(120) == ["PIL", "hubscout.tasks.images"]
     finally:
         preparing.close()
 
 
-def test_a_command_that_is_done_ends_them_at_once_and_the_next_has_new_ones() -> None:
+def test_they_start_before_anything_is_asked_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(early_decoders, "start_decoders", lambda device, task: order.append(device))
+    monkeypatch.setattr(precision, "pick_device", lambda device: pytest.fail("that imports torch"))
+    task = images(*[8] * 20)
+    for limit in (None, 10):  # few samples are decoded by threads
+        with pytest.raises(InputError, match="models is empty"):
+            rank(task, [], device="cuda", limit=limit)
+    assert order == ["cuda"]
+
+
+def test_they_end_at_once_and_the_next_are_new_ones() -> None:
     first = process_pool(2).submit(os.getpid).result(120)
     end_processes()
     with pytest.raises(ProcessLookupError):
@@ -58,18 +72,37 @@ def test_a_command_that_is_done_ends_them_at_once_and_the_next_has_new_ones() ->
     assert process_pool(2).submit(os.getpid).result(120) not in (first, os.getpid())
 
 
-def test_a_command_that_is_interrupted_ends_them_too() -> None:
-    first = process_pool(2).submit(os.getpid).result(120)
-    process_pool(2).submit(time.sleep, 60)
-    with pytest.raises(KeyboardInterrupt), processes_ended():
-        raise KeyboardInterrupt
+AT_WORK = """
+import os, sys, time
+from hubscout.features.process_pool import process_pool
+
+pool = process_pool(2)
+print(pool.submit(os.getpid).result(60), flush=True)
+pool.submit(time.sleep, 60)
+if sys.argv[1] == "interrupted":
+    raise KeyboardInterrupt
+"""
+
+
+@pytest.mark.parametrize("how", ["done", "interrupted"])
+def test_whoever_started_them_ends_them_at_once_whatever_they_do(tmp_path: Path, how: str) -> None:
+    (tmp_path / "at_work.py").write_text(AT_WORK)
+    began = time.monotonic()
+    ran = subprocess.run(
+        [sys.executable, str(tmp_path / "at_work.py"), how], capture_output=True, text=True, timeout=120
+    )
+    assert time.monotonic() - began < 45
+    assert (ran.returncode == 0) == (how == "done")
+    assert ("KeyboardInterrupt" in ran.stderr) == (how == "interrupted")
+    assert "loky" not in ran.stderr
     with pytest.raises(ProcessLookupError):
-        os.kill(first, 0)
+        os.kill(int(ran.stdout), 0)
 
 
 EXITS = """
 import numpy as np
-from hubscout.features import early_decoders
+from hubscout.errors import InputError
+from hubscout.features import early_decoders, precision
 from hubscout.tasks import Split, Task
 from hubscout.tasks.images import Images
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -111,3 +113,46 @@ def test_a_session_looks_rows_up_where_torch_has_them_and_copies_no_table(backbo
         with torch.no_grad():
             np.testing.assert_allclose(found, backbone.module(asked).numpy(), rtol=1e-4, atol=1e-5)
             backbone.module.words.weight[1999] += 1.0  # the second pass sees it: it is torch's own memory
+
+
+class Encoder(nn.Module):
+    """Linear layers over sequences, one of which also gives out its transposed weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.wide, self.narrow = nn.Linear(32, 64), nn.Linear(64, 32)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return (self.narrow(self.wide(tokens)) @ self.narrow.weight).mean(1) + self.narrow.weight.T.mean(1)
+
+
+def test_products_transpose_their_own_weights(backbone: Any, tmp_path: Path) -> None:
+    backbone.module, path = Encoder().eval(), tmp_path / "graph.onnx"
+    export(backbone, (), {"inputs": torch.rand(2, 5, 32)}, named, ["features"], path, free_length=("inputs",))
+    nodes = onnx.load(str(path), load_external_data=False).graph.node
+    assert [node.input[1] for node in nodes if node.op_type == "FusedMatMul"] == [
+        "weight wide.weight",
+        "weight narrow.weight",
+    ]
+    transposed = [node.input[0] for node in nodes if node.op_type == "Transpose"]
+    assert "weight wide.weight" not in transposed
+    assert "weight narrow.weight" in transposed
+    tokens = torch.rand(3, 7, 32)
+    (found,) = Session(path, weights_of(backbone), threads=1).run({"inputs": tokens.numpy()})
+    with torch.no_grad():
+        np.testing.assert_allclose(found, backbone.module(tokens).numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_the_memory_of_weights_is_gone_with_their_last_user(backbone: Any, batch: Any, tmp_path: Path) -> None:
+    numbers = np.ones((32, 3, 3, 3), dtype=np.float32)
+    backbone.module.convolution.weight = nn.Parameter(torch.from_numpy(numbers))
+    memory = weakref.ref(numbers)
+    del numbers
+    gc.disable()
+    try:
+        export(backbone, (), batch, named, ["features"], tmp_path / "graph.onnx", free_length=())
+        backbone.module = None
+        assert memory() is None
+    finally:
+        gc.enable()

@@ -30,13 +30,13 @@ OTHERS: dict[str, Any] = {
 def used(monkeypatch: pytest.MonkeyPatch) -> list[ExtractionOptions]:
     """The options of every pass of a model."""
     found: list[ExtractionOptions] = []
-    real = Extractor.__init__
+    real = Extractor.__post_init__
 
-    def watch(self: Extractor, job: Any, log: Any, options: ExtractionOptions, **rest: Any) -> None:
-        found.append(options)
-        real(self, job, log, options, **rest)
+    def watch(self: Extractor) -> None:
+        found.append(self.options)
+        real(self)
 
-    monkeypatch.setattr(Extractor, "__init__", watch)
+    monkeypatch.setattr(Extractor, "__post_init__", watch)
     return found
 
 
@@ -62,6 +62,9 @@ def test_an_unknown_option_is_named_before_anything_runs(make_image_task):
     for function in (extract, rank):
         with pytest.raises(UnknownNameError, match=r"'devise'\. Did you mean 'device'"):
             function("no/such/model", make_image_task(40), devise="cpu")
+    for name, function in (("extraction", rank), ("options", extract)):
+        with pytest.raises(UnknownNameError, match=r"'devise'\. Did you mean 'device'"):
+            function("no/such/model", make_image_task(40), devise="cpu", **{name: ExtractionOptions()})
 
 
 pytest.importorskip("onnxruntime")

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-import platform
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from hubscout.features.precision import (
     BatchSize,
     Precision,
     compiling_pays,
-    give_back_freed,
+    is_device_fault,
     is_out_of_memory,
     pick_device,
     pick_precision,
@@ -26,6 +25,13 @@ from hubscout.features.precision import (
 )
 from hubscout.hubs import Batch, Output
 from hubscout.tasks import Task
+
+
+def runner_of(backbone: Any, precision: Precision, *, samples: int = 64, tell: Callable[[str], None] = print) -> Runner:
+    device = precision.device_type
+    return Runner(
+        backbone, device=device, precision=precision, layers=(), size=BatchSize(64), samples=samples, tell=tell
+    )
 
 
 @pytest.mark.parametrize("precision", ["float16", "bfloat16"])
@@ -43,15 +49,7 @@ def test_reduced_formats_leave_the_score_unchanged_to_a_thousandth(
 
 def test_a_format_that_agrees_is_kept_after_the_check(backbone: Any, task: Task) -> None:
     told: list[str] = []
-    runner = Runner(
-        backbone,
-        device="cpu",
-        precision=Precision("float16", "cpu", checked=True),
-        layers=(),
-        size=BatchSize(64),
-        samples=64,
-        tell=told.append,
-    )
+    runner = runner_of(backbone, Precision("float16", "cpu", checked=True), tell=told.append)
     samples = [backbone.preprocessing(sample) for sample in task.train.inputs[:64]]
     with runner:
         runner.run(backbone.preprocessing.collate(samples), samples, np.ones(64, dtype=np.int64))
@@ -120,6 +118,19 @@ def test_signs_of_exhausted_memory(error: Exception, expected: bool) -> None:
     assert is_out_of_memory(error) is expected
 
 
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (RuntimeError("CUDA error: device-side assert triggered"), True),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"), True),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+        (ValueError("CUDA error: of another kind"), False),
+    ],
+)
+def test_signs_of_a_device_that_failed(error: Exception, expected: bool) -> None:
+    assert is_device_fault(error) is expected
+
+
 def test_the_cpu_allocator_really_says_so() -> None:
     with pytest.raises((RuntimeError, MemoryError)) as caught:
         torch.empty(2**50, dtype=torch.uint8)
@@ -144,28 +155,12 @@ def test_few_samples_of_such_a_network_stay_in_float32_and_the_usual_layout(
     backbone: Any, samples: int, found: tuple[str, bool]
 ) -> None:
     backbone.module = network(1, 8)
-    runner = Runner(
-        backbone,
-        device="cuda",
-        precision=Precision("float16", "cuda", checked=True),
-        layers=(),
-        size=BatchSize(64),
-        samples=samples,
-        tell=print,
-    )
+    runner = runner_of(backbone, Precision("float16", "cuda", checked=True), samples=samples)
     assert (runner.precision.name, runner._channels_last) == found
 
 
 def test_arrays_of_a_batch_may_be_fetched_after_the_next_was_begun(backbone: Any, task: Task) -> None:
-    runner = Runner(
-        backbone,
-        device="cpu",
-        precision=Precision("float32", "cpu"),
-        layers=(),
-        size=BatchSize(64),
-        samples=64,
-        tell=print,
-    )
+    runner = runner_of(backbone, Precision("float32", "cpu"))
     samples = [backbone.preprocessing(sample) for sample in task.train.inputs[:64]]
     halves = [samples[:32], samples[32:]]
     ones = np.ones(32, dtype=np.int64)
@@ -182,17 +177,3 @@ def test_a_gpu_gives_what_a_cpu_gives(make_backbone: Any, task: Task) -> None:
     on_cpu, on_gpu = (extract(make_backbone(), task, device=device, batch_size=128) for device in ("cpu", "cuda"))
     assert relative_error(torch.from_numpy(on_gpu.features()), torch.from_numpy(on_cpu.features())) < 0.01
     assert np.array_equal(on_cpu.rows, on_gpu.rows)
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="an allocator of another kind")
-def test_memory_that_is_free_between_blocks_in_use_goes_back_to_the_system() -> None:
-    def resident_bytes() -> int:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
-
-    blocks = [bytearray(b"x" * (1 << 16)) for _ in range(1024)]
-    kept = blocks[::2]
-    before = resident_bytes()
-    del blocks
-    give_back_freed()
-    assert before - resident_bytes() > 16 << 20  # of 32 MiB
-    assert all(block[-1] == ord("x") for block in kept)

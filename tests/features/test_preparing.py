@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
+import time
+import weakref
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +100,45 @@ def test_processes_give_what_threads_give(ragged: bool) -> None:
     for several in zip(*found.values(), strict=True):
         np.testing.assert_array_equal(several[0], several[1])
         np.testing.assert_array_equal(several[0], several[2])
+
+
+@dataclass(frozen=True)
+class Where:
+    """The process that prepares a sample; in one of them it waits for a file."""
+
+    home: int
+    flag: Path
+
+    def __call__(self, raw: Any) -> np.ndarray:
+        while os.getpid() == self.home and not self.flag.exists():
+            time.sleep(0.01)
+        return np.array([os.getpid()])
+
+
+def test_threads_hand_over_what_they_have_not_begun_with(tmp_path: Path) -> None:
+    preparing = InProcesses(reader(Inputs(10), preprocessing=Where(os.getpid(), tmp_path / "go on")), 2, threads=1)
+    ready, preparing.ready = preparing.ready, Future()
+    answers = [preparing.submit([row]) for row in range(3)]
+    ready.result(timeout=120)
+    preparing.ready = ready
+    begun, handed_over = answers[0], answers[1:]
+    assert all(int(answer.result()[0][0]) != os.getpid() for answer in reversed(handed_over))
+    (tmp_path / "go on").touch()
+    assert int(begun.result()[0][0]) == os.getpid()
+    preparing.close()
+
+
+def test_what_threads_have_done_is_let_go_of_where_no_process_ever_starts() -> None:
+    preparing = InProcesses(reader(Inputs(10)), 2, threads=1)
+    preparing.ready, started = Future(), preparing.ready
+    answer = preparing.submit([0])
+    samples = weakref.ref(answer.result()[0])
+    del answer
+    preparing.submit([1]).result()
+    gc.collect()
+    assert samples() is None
+    preparing.ready = started
+    preparing.close()
 
 
 def test_known_samples_are_not_prepared_again_and_fresh_ones_are_kept() -> None:
@@ -192,22 +236,29 @@ def test_inputs_that_memory_holds_no_two_copies_of_are_prepared_in_threads(monke
         InProcesses(reader([np.zeros(2_000)]), 2)
 
 
-def test_processes_are_for_many_images_and_a_gpu() -> None:
-    large = {"cores": 8, "memory": 64 << 30}
-    assert default_processes("cuda:1", "image", 20_000, **large) == 6
-    assert default_processes("cuda", "image", 19_999, **large) == 0
-    assert default_processes("cuda", "text", 10**6, **large) == 0
-    assert default_processes("cuda", "image", 10**6, cores=2, memory=64 << 30) == 0
-    assert default_processes("cuda", "image", 10**6, cores=64, memory=4 << 30) == 4
+def machine(monkeypatch: pytest.MonkeyPatch, cores: int, memory: int = 64 << 30) -> None:
+    monkeypatch.setattr("loky.cpu_count", lambda: cores)
+    monkeypatch.setattr("hubscout.features.preparing.free_bytes", lambda: memory)
 
 
-def test_few_processes_and_two_threads_decode_small_images_of_one_size() -> None:
+def test_processes_are_for_many_images_and_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine(monkeypatch, 8)
+    assert default_processes("cuda:1", "image", 20_000) == 6
+    assert default_processes("cuda", "image", 19_999) == 0
+    assert default_processes("cuda", "text", 10**6) == 0
+    machine(monkeypatch, 2)
+    assert default_processes("cuda", "image", 10**6) == 0
+    machine(monkeypatch, 64, 4 << 30)
+    assert default_processes("cuda", "image", 10**6) == 4
+
+
+def test_few_processes_and_two_threads_decode_small_images_of_one_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Decoding them is mostly Python, and one lock serves all threads."""
-    large = {"cores": 16, "memory": 64 << 30, "decode_alone": True}
-    assert default_processes("cuda", "image", 999, **large) == 0
-    assert default_processes("cuda", "image", 2_936, **large) == 5
-    assert default_processes("cuda", "image", 20_000, **large) == 14
-    assert default_processes("cpu", "image", 2_936, **large) == 0
+    machine(monkeypatch, 16)
+    assert default_processes("cuda", "image", 999, decode_alone=True) == 0
+    assert default_processes("cuda", "image", 2_936, decode_alone=True) == 5
+    assert default_processes("cuda", "image", 20_000, decode_alone=True) == 14
+    assert default_processes("cpu", "image", 2_936, decode_alone=True) == 0
     assert default_threads(decode_alone=True) == min(2, default_threads())
 
 

@@ -174,15 +174,21 @@ def test_architectures_whose_tokens_are_views_of_weights(name):
     assert backbone.card.flops > 0
 
 
-def test_threads_hash_large_tensors_alone(monkeypatch):
-    """Hundreds of small ones in threads keep all other threads of the process from working."""
+@pytest.mark.parametrize(("count", "threads"), [(1, 0), (127, 0), (128, 2), (384, 4)])
+def test_threads_hash_large_tensors_of_large_networks_alone(monkeypatch, count, threads):
+    """Many threads, or small tensors in them, keep all other threads of the process from working."""
     real, seen = cost._digest, []
     monkeypatch.setattr(
         cost, "_digest", lambda tensor: seen.append((len(tensor), threading.current_thread())) or real(tensor)
     )
-    fingerprint({f"{size}": torch.zeros(size) for size in (3, 100, 1 << 18)})
-    assert {size for size, thread in seen if thread is threading.current_thread()} == {3, 100}
-    assert len(seen) == 3
+    monkeypatch.setattr(cost, "_LARGE_BYTES", 1 << 10)
+    monkeypatch.setattr(cost, "_BYTES_PER_THREAD", 1 << 18)
+    monkeypatch.setattr(cost.os, "cpu_count", lambda: 16)
+    fingerprint({"small": torch.zeros(3), **{f"{place}": torch.zeros(512) for place in range(count)}})
+    here = {size for size, thread in seen if thread is threading.current_thread()}
+    assert here == ({3} if threads else {3, 512})
+    assert len({thread for size, thread in seen if size == 512} - {threading.current_thread()}) <= threads
+    assert len(seen) == count + 1
 
 
 def test_the_fingerprint_is_that_of_the_content():

@@ -100,7 +100,7 @@ def test_unknown_options_poolings_and_layers_are_named(bert):
 
 
 def test_an_unknown_pooling_of_words_is_named(bert):
-    with pytest.raises(InputError, match="words must be one of first, last, mean, got 'max'"):
+    with pytest.raises(InputError, match="words must be one of first, last, mean; got 'max'"):
         load(f"file:{bert}?words=max")
 
 

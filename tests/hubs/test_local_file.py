@@ -44,6 +44,14 @@ def test_torch_files(weights, tmp_path, extension):
     assert backbone.card.source_classes == 13
 
 
+@pytest.mark.parametrize("attribute", ["model.", "net.", "backbone."])
+def test_a_network_that_a_class_had_in_an_attribute(weights, tmp_path, attribute):
+    state = weights[0].state_dict()
+    torch.save({"state_dict": {attribute + name: value for name, value in state.items()}}, tmp_path / "w.ckpt")
+    backbone = load(f"file:{tmp_path / 'w.ckpt'}?arch=timm/mobilenetv2_035&pad_type=same")
+    assert torch.equal(backbone.module.state_dict()["conv_stem.weight"], state["conv_stem.weight"])
+
+
 def test_a_checkpoint_without_a_head(weights, tmp_path):
     model, _ = weights
     state = {name: value for name, value in model.state_dict().items() if not name.startswith("classifier")}
@@ -93,6 +101,10 @@ def test_what_can_go_wrong(weights, tmp_path):
         load(f"file:{tmp_path / 'folder'}")
     (tmp_path / "folder" / "config.json").write_text(json.dumps({"architecture": "resnet10t"}))
     with pytest.raises(ModelNotFoundError, match="No weights"):
+        load(f"file:{tmp_path / 'folder'}")
+    (tmp_path / "folder" / "config.json").unlink()
+    (tmp_path / "folder" / "hubscout.json").write_text("{cut")
+    with pytest.raises(CheckpointError, match=r"hubscout\.json is not JSON"):
         load(f"file:{tmp_path / 'folder'}")
 
 

@@ -85,3 +85,9 @@ def test_an_alphabet_needs_no_files(tmp_path):
     T5ForConditionalGeneration(config).save_pretrained(tmp_path)
     ByT5Tokenizer().save_pretrained(tmp_path)
     assert load(f"file:{tmp_path}").card.params > 0
+
+
+def test_a_network_that_was_saved_without_its_processor_says_what_is_missing(vit: Path, tmp_path: Path) -> None:
+    shutil.copytree(vit, tmp_path / "alone", ignore=shutil.ignore_patterns("p*rocessor_config.json"))
+    with pytest.raises(CheckpointError, match=r"no preprocessor_config\.json in .*alone.*save_pretrained\(FOLDER\)"):
+        load(f"file:{tmp_path / 'alone'}")

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import importlib
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +70,16 @@ def broken():
 def nothing():
     return 3
 """
+
+
+@pytest.fixture(autouse=True)
+def _imports_of_its_own(tmp_path: Path) -> Iterator[None]:
+    """What a test imports is forgotten with its files: the next one may have a module of the same name."""
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if Path(getattr(sys.modules[name], "__file__", None) or "/").is_relative_to(tmp_path):
+            del sys.modules[name]
 
 
 @pytest.fixture
@@ -202,8 +215,17 @@ def test_classes_partials_methods_and_what_a_package_exports_are_its_own(tmp_pat
     monkeypatch.syspath_prepend(tmp_path)
     full = name if ":" in name else f"{tmp_path}/package/nets.py:{name}"
     assert load(f"python:{full}").card.feature_dim == 7
-    monkeypatch.delitem(__import__("sys").modules, "package", raising=False)
-    monkeypatch.delitem(__import__("sys").modules, "package.nets", raising=False)
+
+
+def test_a_module_whose_file_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "passing.py").write_text(
+        "from torch import nn\ndef make():\n    net = nn.Linear(5, 7)\n    net.num_features = 7\n    return net\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("passing")
+    (tmp_path / "passing.py").unlink()
+    with pytest.raises(ModelError, match=r"passing\.py is gone"):
+        load("python:passing:make")
 
 
 def width_of(file: Path) -> int:

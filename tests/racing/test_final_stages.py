@@ -14,8 +14,9 @@ from racing_networks import QUICK, names
 
 from hubscout.engines import LocalEngine
 from hubscout.errors import InputError, InterruptedRunError, ModelNotFoundError
+from hubscout.metric_texts import interval_text
 from hubscout.racing import Race, race
-from hubscout.racing.arms import Arm, Look, Runner
+from hubscout.racing.arms import Arm, Look, Runner, Study
 from hubscout.racing.elimination import better_rate
 from hubscout.racing.final_stages import FinalStages
 from hubscout.racing.finishing import Finish
@@ -93,7 +94,8 @@ def test_a_winner_that_was_trained_too_little_is_not_below_its_linear_probe(
     assert any("the winner is the linear probe" in note for note in found.notes)
     assert "learning rate" not in found.answer
     assert "tuned to the end" not in found.answer
-    told = f"it has accuracy {found.tuned.metric('test')} on {len(task.test)} test samples."
+    value = interval_text("accuracy", *found.tuned.metric("test"))
+    told = f"it has accuracy {value} on {len(task.test)} test samples."
     assert f"won with the linear probe of its frozen features: {told} Training did not come up to it" in found.answer
     assert Tuned.load(tmp_path / "run" / "winner", allow_code=True).metric("test") == found.tuned.metric("test")
 
@@ -209,7 +211,8 @@ def test_one_that_is_taught_and_does_not_come_up_to_its_linear_probe_is_said_to_
     assert found.deployed is not None
     trained, probe = (replace(found, deployed=replace(found.deployed, best_step=step)) for step in (1, 0))
     assert "did not come up" not in trained.answer
-    assert f"did not come up to its linear probe, which has accuracy {found.deployed.metric('test')} on" in probe.answer
+    told = interval_text("accuracy", *found.deployed.metric("test"))
+    assert f"did not come up to its linear probe, which has accuracy {told} on" in probe.answer
 
 
 def test_the_steps_of_the_winner_are_those_that_it_was_trained_for(
@@ -335,3 +338,50 @@ def test_a_refit_learns_from_the_held_out_samples_too(task: Task, networks: Path
     assert found.tuned is not None
     assert found.tuned.sizes["train"] == len(task.train) + len(task.validation)
     assert set(found.seconds) == {"evidence", "rungs", "winner", "refit"}
+
+
+def test_teachers_that_there_is_no_time_for_are_left_out_and_that_is_said(
+    task: Task, networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a race goes on, nobody is asked again."""
+    asked: list[tuple[str, ...]] = []
+    studied = Study.__call__
+
+    def without_time(self: Study) -> tuple[tuple[str, ...], str]:
+        assert 0 < (self.runner.seconds or 0) < 600
+        asked.append(self.runner.teachers)
+        return studied(replace(self, runner=replace(self.runner, seconds=0.0)))
+
+    monkeypatch.setattr(Study, "__call__", without_time)
+    big, small = names(networks, "width=64", "width=8&seed=3")
+    for _ in range(2):
+        found = race(task, big, out=tmp_path / "run", deploy=small, budget=600, **OPTIONS)
+        assert found.deployed is not None
+        assert (found.deployed.method, found.deployed.teachers) == ("fine-tune", ())
+        (told,) = [note for note in found.notes if "teaches in this budget" in note]
+        assert told.endswith("The model is tuned without teachers.")
+        assert "tuned without teachers, has" in found.answer
+    assert asked == [(big,)]
+
+
+def test_with_more_time_those_teach_that_there_was_no_time_for(
+    task: Task, networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was learnt without them does not stand in their way."""
+
+    def stop_after_the_lessons(event: Any) -> None:
+        if isinstance(event, Raced) and len(lines(tmp_path / "run", "lesson")) == 2:
+            raise KeyboardInterrupt
+
+    big, small = names(networks, "width=64", "width=8&seed=3")
+    options = {"out": tmp_path / "run", "deploy": small, **OPTIONS}
+    with monkeypatch.context() as patch:
+        patch.setattr(Study, "__call__", lambda self: ((), "Nobody teaches in this budget."))
+        with pytest.raises(InterruptedRunError):
+            race(task, big, budget=600, observer=stop_after_the_lessons, **options)
+    found = race(task, big, budget=1200, **options)
+    assert found.deployed is not None, found.notes
+    assert found.deployed.teachers == (big,)
+    looks = lines(tmp_path / "run", "lesson")
+    assert len(looks) == 4  # both rates, without and with the teacher
+    assert not any(look["failure"] for look in looks)

@@ -26,6 +26,7 @@ from hubscout.runs.events import Finished, Raced
 from hubscout.tasks import Task
 from hubscout.tasks.task_metrics import Outcome
 from hubscout.tuning import Tuned
+from hubscout.tuning.single_run import SingleRun
 
 SLOW = ("width=32&pace=0.3", "width=48&pace=0.3&seed=1", "width=2&pace=0.3")
 """Networks that take 0.3 seconds for a batch."""
@@ -53,7 +54,7 @@ def test_a_race_without_time_gives_the_probe_of_the_first_by_evidence(
     if budget < 1:
         assert "2 of 3 models have no evidence: the budget is too short" in found.notes
         assert all("the budget is too short" in failure.reason for failure in found.ranking.failures)
-        assert re.search(r"the budget of 0\.001 s was not kept: the race took \d", "\n".join(found.notes))
+        assert re.search(r"the budget of 1 ms was not kept: the race took \d", "\n".join(found.notes))
         assert not found.looks
         assert found.tuned.steps == 0
         assert " won with the linear probe of its frozen features: it has accuracy" in found.answer
@@ -170,7 +171,7 @@ def test_where_no_arm_can_be_tuned_to_its_end_the_result_is_the_probe(
 
 def test_a_network_that_gives_no_numbers_does_not_come_up_to_its_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[float] = []
-    monkeypatch.setattr("hubscout.racing.floor.evaluate_arm", lambda run, rows: (float("nan"), np.zeros(0)))
+    monkeypatch.setattr("hubscout.racing.floor.outcome_of_arm", lambda run, rows: SimpleNamespace(primary=float("nan")))
     monkeypatch.setattr(Floor, "give_to", lambda self, run, reached: given.append(reached))
     run: Any = SimpleNamespace(loop=SimpleNamespace(averaged=nullcontext))
     assert not Floor("a", 0.5, 10, 10, 1.0, Path()).reached_by(run)
@@ -185,7 +186,15 @@ def test_the_winner_and_a_probe_are_compared_on_the_same_samples(
     inputs = np.random.default_rng(0).normal(size=(1000, 6)).astype(np.float32)
     task = Task.from_arrays(inputs, (inputs[:, 0] * inputs[:, 1] > 0).astype(int), kind="classification", name="signs")
     good, other = names(networks, "width=64&broken=true", "width=2")
+    predict, asked = Tuned.predict, []
+
+    def counted(self: Tuned, inputs: Any, **options: Any) -> Any:
+        asked.append(len(inputs))
+        return predict(self, inputs, **options)
+
+    monkeypatch.setattr(Tuned, "predict", counted)
     found = race(task, [good, other], out=tmp_path / "run", **{**QUICK, "learning_rate": 0.05})
+    assert asked == [100]  # once, for both who ask
     split, (line,) = for_race(task), _lines(tmp_path / "run", "beside")
     assert line["samples"] == 100 < len(split.validation)
     first, (taken,) = split.validation.take(np.arange(100)), _lines(tmp_path / "run", "stage")[:1]
@@ -225,6 +234,29 @@ def test_where_the_time_is_over_some_of_the_test_samples_are_measured(networks: 
     whole = race(task, names(networks, "width=48"), out=tmp_path / "other", **QUICK)
     assert whole.tuned is not None
     assert whole.tuned.sizes["test"] == len(task.test)
+
+
+@pytest.mark.parametrize("rows", [200, 2000])
+def test_a_probe_that_wins_as_it_is_is_not_measured_again_on_the_held_out_samples(
+    networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    """Where there was no time for training there is none for that either: they are most of what is left to do."""
+    inputs = np.random.default_rng(0).normal(size=(rows, 6)).astype(np.float32)
+    task = Task.from_arrays(inputs, (inputs[:, 0] * inputs[:, 1] > 0).astype(int), kind="classification", name="signs")
+    measured: list[int] = []
+    outcome = SingleRun.outcome
+
+    def counted(run: SingleRun, batches: Any, split: Any, network: Any = None) -> Outcome:
+        measured.append(len(split))
+        return outcome(run, batches, split, network)
+
+    monkeypatch.setattr(SingleRun, "outcome", counted)
+    found = race(task, names(networks, "width=48"), out=tmp_path / "run", budget=0.001, **QUICK)
+    assert found.tuned is not None
+    assert found.tuned.best_step == 0
+    assert measured == [found.tuned.sizes["test"]]
+    assert found.tuned.metric("validation").value == probed(tmp_path / "run", found)
+    assert 0 < found.tuned.sizes["validation"] <= len(for_race(task).validation)
 
 
 def test_a_look_is_kept_if_it_is_above_the_probe_on_the_samples_of_both(task: Task, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from hubscout.racing.held_out_samples import for_race, other_fold
@@ -19,3 +21,16 @@ def test_folds_hold_out_each_sample_at_most_once(task: Task) -> None:
         assert trained | out == everything
         assert not trained & out
     assert len({fold.fingerprint for fold in folds}) == 4
+
+
+def test_groups_are_not_divided_by_a_race(task: Task) -> None:
+    groups = np.arange(len(task.train)) // 5
+    train = replace(task.train, groups=groups)
+    grouped = replace(task, splits={**task.splits, "train": train, "validation": train.take([])})
+    first = for_race(grouped)
+    for fold in (first, other_fold(first, 1), other_fold(first, 2)):
+        assert fold.train.groups is not None
+        assert fold.validation.groups is not None
+        assert not set(fold.train.groups) & set(fold.validation.groups)
+        assert 0.1 < len(fold.validation) / len(groups) < 0.3
+    assert first.fingerprint != for_race(task).fingerprint

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from racing_networks import QUICK, names
 
+from hubscout.metric_texts import interval_text
 from hubscout.racing import Race, race
 from hubscout.runs.race_record import Contestant, more_time_may_tell
 from hubscout.tasks import Task
@@ -28,9 +29,10 @@ def test_it_says_which_model_how_good_against_the_probe_and_the_others_and_how_s
     assert found.told.beside is not None
     value, beside = found.tuned.metric("test"), found.told.beside
     first, second, third = found.answer.split(". ")
-    assert first.endswith(f"tuned to the end it has accuracy {value} on {len(task.test)} test samples")
-    assert second.startswith(f"On {beside.samples} held-out samples its accuracy is {beside.winner:.4f}, that of the")
-    assert second.endswith(f"frozen features {beside.probe:.4f}")
+    told = interval_text("accuracy", *value)
+    assert first.endswith(f"tuned to the end it has accuracy {told} on {len(task.test)} test samples")
+    assert second.startswith(f"On {beside.samples} held-out samples its accuracy is {beside.winner:.1%}, that of the")
+    assert second.endswith(f"frozen features {beside.probe:.1%}")
     assert third.startswith("Of the 2 models it is the best with a probability of ")
     assert "width=2" in third
     assert beside.winner == found.tuned.metric("validation").value

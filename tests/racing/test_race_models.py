@@ -128,6 +128,11 @@ def test_a_model_over_the_limits_costs_no_time(task: Task, networks: Path, tmp_p
         race(task, models, out=tmp_path / "none", max_params=1, **QUICK)
 
 
+def test_an_unknown_option_is_named_before_anything_runs(task: Task) -> None:
+    with pytest.raises(InputError, match="Did you mean 'budget'"):
+        race(task, "no/such/model", bugdet="1min")
+
+
 def test_the_acceleration_of_the_evidence_can_be_chosen(task: Task, networks: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="accelerate must be one of auto, off, onnxruntime; got 'tpu'"):
         race(task, names(networks, "width=8"), out=tmp_path / "run", accelerate="tpu", **QUICK)

@@ -48,7 +48,7 @@ def test_steps_are_timed_only_where_they_and_the_measuring_fit_twice(make_row: C
     plan: Any = SimpleNamespace(
         ranking=[make_row("a", 0.0, samples_per_second=100.0)],
         asked=SimpleNamespace(batch_size=64),
-        task=SimpleNamespace(validation=range(50), test=range(150)),
+        samples_measured=200,
     )
     floor = Floor("a", 0.5, 50, 100, 1.0, Path())
     needed = 2 + 2 * (5 * 1.92 + 1)
@@ -171,7 +171,9 @@ def test_more_models_join_a_race(task: Task, networks: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("pace")
-def test_a_longer_race_that_is_stopped_goes_on(task: Task, networks: Path, tmp_path: Path) -> None:
+def test_a_longer_race_that_is_stopped_goes_on(
+    task: Task, networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     models = names(networks, "width=8", "width=48")
     race(task, models, out=tmp_path / "run", budget=60, **OPTIONS)
     heard: list[Any] = []
@@ -189,6 +191,15 @@ def test_a_longer_race_that_is_stopped_goes_on(task: Task, networks: Path, tmp_p
     assert stopped[0]["elapsed"] >= lines(tmp_path / "run", "look")[-1]["elapsed"]
     assert Tuned.load(tmp_path / "run" / "winner", allow_code=True).metrics
     forget()
+
+    def interrupted(plan: RacePlan) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RacePlan, "_first_probe", interrupted)
+        with pytest.raises(InterruptedRunError):
+            race(task, models, out=tmp_path / "run", budget=6000, **OPTIONS)
+    assert len(lines(tmp_path / "run", "stopped")) == 2  # in the middle of planning: that time counts too
     found = race(task, models, out=tmp_path / "run", budget=600, **OPTIONS)
     assert found.told.complete
     assert len(lines(tmp_path / "run", "race")) == 2

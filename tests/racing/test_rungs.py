@@ -14,7 +14,7 @@ from racing_networks import QUICK, names
 from hubscout.errors import InterruptedRunError
 from hubscout.racing import race
 from hubscout.racing.arms import Arm, Look, Speed
-from hubscout.racing.contest import Contest
+from hubscout.racing.race_plan import RacePlan
 from hubscout.racing.rungs import Clock, Pace, Time, choose_field, plans, rungs_of, seconds_per_step, work
 from hubscout.runs.events import Raced
 from hubscout.runs.row import Row
@@ -98,10 +98,10 @@ def test_the_first_by_evidence_starts_unless_it_does_not_fit_even_alone() -> Non
 def test_a_model_that_is_too_slow_for_the_budget_is_named(
     task: Task, networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def seconds(contest: Contest, _: Any) -> tuple[Time, None]:
-        return Time(15.0, dict(zip(contest.evidence, (0.1, 0.7, 0.1, 0.1), strict=True))), None
+    def seconds(plan: RacePlan, _: Any) -> tuple[Time, None]:
+        return Time(15.0, dict(zip(plan.evidence, (0.1, 0.7, 0.1, 0.1), strict=True))), None
 
-    monkeypatch.setattr(Contest, "_time", seconds)
+    monkeypatch.setattr(RacePlan, "_time", seconds)
     models = names(networks, *(f"width={width}" for width in (2, 4, 8, 16)))
     found = race(task, models, out=tmp_path / "run", **QUICK)
     (slow,) = set(models) - {look.arm.model for look in found.looks}
@@ -248,7 +248,7 @@ def test_what_the_first_run_of_a_process_prepares_is_no_part_of_a_look(monkeypat
             time.sleep(1.0 if self.begun == 1 else 0.05)  # the first one decodes the data
             return SimpleNamespace(loop=Loop())
 
-    monkeypatch.setattr("hubscout.racing.arms.evaluate_arm", lambda run, rows: None)
+    monkeypatch.setattr("hubscout.racing.arms.outcome_of_arm", lambda run, rows: None)
     pace = Speed(Cold(), rows=10)()
     assert pace is not None
     assert 0.05 <= pace.look < 0.9

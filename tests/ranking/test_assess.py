@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +13,12 @@ from hubscout import rank
 from hubscout.errors import InputError
 from hubscout.evidence import Evidence, logme
 from hubscout.features import ExtractionOptions
+from hubscout.hubs import Backbone
 from hubscout.metrics import METRICS, Score, metric, score
 from hubscout.ranking.assess import Settings, assess
 from hubscout.ranking.candidates import Candidate
+from hubscout.ranking.layer_scores import scan_layers
+from hubscout.runs.events import Observer
 from hubscout.tasks import Split, Task
 
 
@@ -78,3 +84,34 @@ def test_increments_that_ran_in_different_ways_run_again_in_one(tmp_path: Path) 
         settings = Settings(extraction=options, measure_latency=False)
         rows[accelerate] = assess(model, task, settings, [np.arange(20, 60), np.arange(20)])
     assert rows["off"].score == rows["onnxruntime"].score
+
+
+@pytest.mark.parametrize("accelerate", ["off", "onnxruntime"])
+def test_a_network_is_gone_before_its_layers_are_scored(
+    accelerate: str, array_task: Task, zoo: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if accelerate == "onnxruntime":
+        pytest.importorskip("onnxruntime")
+    opened: list[weakref.ref[Backbone]] = []
+    there: list[bool] = []
+
+    class Watched(Candidate):
+        def open(self, observer: Observer | None = None) -> Backbone:
+            found = super().open(observer)
+            opened.append(weakref.ref(found))
+            return found
+
+    def scan(*args: Any, **options: Any) -> Any:
+        there.append(opened[0]() is not None)
+        return scan_layers(*args, **options)
+
+    monkeypatch.setattr("hubscout.ranking.assess.scan_layers", scan)
+    options = ExtractionOptions(accelerate=accelerate, layers="all", device="cpu")
+    gc.disable()
+    try:
+        row = assess(Watched(f"python:{zoo}:look?first=0&last=20"), array_task, Settings(extraction=options), [None])
+    finally:
+        gc.enable()
+    assert there == [False]
+    assert row.backend == ("torch" if accelerate == "off" else accelerate)
+    assert len(row.layers) > 1

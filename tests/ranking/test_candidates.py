@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import importlib.util
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +9,8 @@ import pytest
 
 import hubscout as hs
 from hubscout.errors import InputError
-from hubscout.hubs import Backbone, load, prepare_torchvision
-from hubscout.ranking import candidates as module
-from hubscout.ranking import rank
-from hubscout.ranking.candidates import Candidate, LoadAhead, find_candidates
-from hubscout.runs.events import Event, Message
+from hubscout.hubs import prepare_torchvision
+from hubscout.ranking.candidates import find_candidates
 from hubscout.tasks import Task
 
 
@@ -112,86 +108,3 @@ def test_models_of_a_pattern_that_read_other_inputs_are_left_out_quietly(
     assert any("read other inputs are left out (1)" in note for note in ranking.task.notes)
     named = hs.rank(array_task, [f"file:{tmp_path}/net.safetensors?arch=timm/test_resnet"])
     assert len(named.failures) == 1
-
-
-class Slow(Candidate):
-    """Says when it is opened, and by which thread."""
-
-    opened: dict[str, threading.Event]
-    threads: dict[str, str]
-
-    def open(self, observer: Any = None) -> Backbone:
-        if observer is not None:
-            observer(Message("whatever the hub calls it", "here it comes"))
-        self.threads[self.identifier] = threading.current_thread().name
-        self.opened.setdefault(self.identifier, threading.Event()).set()
-        if "broken" in self.identifier:
-            raise RuntimeError("these weights are cursed")
-        return load(self.identifier)
-
-
-@pytest.fixture(autouse=True)
-def _memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "free_bytes", lambda: 64 << 30)
-
-
-@pytest.fixture
-def names(zoo: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    names = [f"python:{zoo}:look?first={first}&last=8" for first in range(3)]
-    names.insert(1, f"python:{zoo}:broken")
-    monkeypatch.setattr(Slow, "opened", {name: threading.Event() for name in names}, raising=False)
-    monkeypatch.setattr(Slow, "threads", {}, raising=False)
-    return names
-
-
-def test_the_next_six_are_opened_while_this_one_runs(names: list[str], zoo: str) -> None:
-    names += [f"python:{zoo}:look?first={first}&last=9" for first in range(3)]
-    last = f"python:{zoo}:look?first=3&last=8"
-    candidates = [Slow(name) for name in (*names, last)]
-    heard: list[Event] = []
-    with LoadAhead(candidates, heard.append) as ahead:
-        assert ahead.open(candidates[0]).card.params
-        assert Slow.opened.setdefault(names[6], threading.Event()).wait(60)  # nobody has asked for it yet
-        assert last not in Slow.opened
-        with pytest.raises(RuntimeError, match="cursed"):
-            ahead.open(candidates[1])
-        for candidate in candidates[2:]:
-            ahead.open(candidate)
-    assert {Slow.threads[name] for name in (*names[1:], last)} == {"hubscout-load-ahead_0"}
-    assert [event.model for event in heard] == [*names[1:], last]
-
-
-def test_where_memory_may_not_hold_two_it_waits(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "free_bytes", lambda: 1 << 30)
-    candidates = [Slow(names[0]), Slow(names[2])]
-    with LoadAhead(candidates) as ahead:
-        ahead.open(candidates[0])
-        assert not Slow.opened[names[2]].is_set()
-        ahead.open(candidates[1])
-    assert set(Slow.threads.values()) == {threading.current_thread().name}
-
-
-def test_a_model_in_memory_is_not_opened_ahead(names: list[str]) -> None:
-    ready = Candidate("ready", load(names[0]))
-    with LoadAhead([Slow(names[2]), ready]) as ahead:
-        ahead.open(Slow(names[2]))
-        assert ahead.open(ready) is ready.backbone
-
-
-def test_the_ranking_is_the_same_to_the_last_bit(
-    array_task: Task, names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun: list[str] = []
-    work = LoadAhead._open_ahead
-    monkeypatch.setattr(
-        LoadAhead, "_open_ahead", lambda self, model: (begun.append(model.identifier), work(self, model))[1]
-    )
-    one_by_one = rank(array_task, names, cache=tmp_path / "a", measure_latency=False, device="cpu")
-    assert not begun  # on a CPU
-    ahead = rank(array_task, names, cache=tmp_path / "b", measure_latency=False, load_ahead=True)
-    assert begun == names[1:]
-    assert [(row.identifier, row.score, row.block_scores) for row in ahead] == [
-        (row.identifier, row.score, row.block_scores) for row in one_by_one
-    ]
-    assert [failure.identifier for failure in ahead.failures] == [names[1]]
-    assert ahead.failures == one_by_one.failures

@@ -81,7 +81,7 @@ def test_models_without_layers_have_no_mean_and_layers_have_names() -> None:
     task = Task.from_arrays(np.eye(8, dtype=np.float32), ["a", "b"] * 4)
     from torch import nn
 
-    with pytest.raises(InputError, match="layer must be one of final, best, mean; it was 'first'"):
+    with pytest.raises(InputError, match="layer must be one of final, best, mean; got 'first'"):
         rank(task, nn.Linear(8, 4), layer="first", **QUICK)  # type: ignore[arg-type]
     failed = rank(task, nn.Linear(8, 4), layer="mean", cache=False, **QUICK)
     assert "has no mean over layers" in failed.failures[0].reason

@@ -26,11 +26,11 @@ from hubscout.evidence import logme
 from hubscout.features import extract
 from hubscout.features.feature_cache import FeatureCache
 from hubscout.hubs import Backbone, load
-from hubscout.hubs.hub_registry import Identifier
+from hubscout.hubs.model_identifier import Identifier
 from hubscout.hubs.model_listing import ModelEntry, ModelListing
 from hubscout.ranking import Ranking, rank
 from hubscout.ranking.candidates import find_candidates
-from hubscout.runs.events import Event, Finished, Started
+from hubscout.runs.events import Event, Finished, Started, finished_text
 from hubscout.tasks import Task
 
 
@@ -248,6 +248,7 @@ def test_another_question_does_not_overwrite_an_answer(
         ({"budget": "soon"}, InputError, "budget must be a time"),
         ({"layer": "first"}, InputError, "one of final, best, mean"),
         ({"engine": "steam"}, UnknownEngineError, "local"),
+        ({"engine_options": {"wrokers": 2}}, InputError, "Did you mean 'workers'. Available for the engine 'local'"),
     ],
 )
 def test_bad_arguments(
@@ -540,6 +541,9 @@ def test_a_model_over_a_limit_is_not_run(
     assert [failure.error for failure in ranking.failures] == ["OverLimitError"]
     assert reason in ranking.failures[0].reason
     assert not any(isinstance(event, Started) for event in heard)
+    assert [finished_text(event).partition(":")[0] for event in heard if isinstance(event, Finished)] == [
+        "over the limits"
+    ]
 
 
 def test_models_under_the_limits_are_ranked_as_without_them(array_task: Task, models: dict[str, str]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hubscout.ranking import Ranking
-from hubscout.ranking.terminal_table import as_text, columns, lay_out
+from hubscout.ranking.terminal_table import as_html, as_text, columns, lay_out
 from hubscout.runs.row import Dropped, Expected, Failure, LayerScore
 from hubscout.runs.texts import short_names
 
@@ -86,6 +86,13 @@ def test_failures_of_one_reason_are_one_line_and_all_are_named(make_row: Make, m
     assert "Failed: hf/a, hf/b, hf/c, hf/d, hf/e, hf/f, hf/g, hf/h, hf/i, hf/j and hf/k: no network." in text
 
 
+def test_failures_are_called_as_lines_of_progress_call_them(wide: Ranking) -> None:
+    failure = Failure(identifier=f"{ZOO}nope&pixels=128", error="ModelError", reason="no such network")
+    text = " ".join(as_text(replace(wide, failures=(failure,)), 100).split())
+    assert "Failed: nope: no such network" in text
+    assert "Failed: nope: no such network" in as_html(replace(wide, failures=(failure,)))
+
+
 def test_dropped_models_are_told_by_subset(make_row: Make, make_ranking: Make) -> None:
     def gone(probability: float) -> Dropped:
         return Dropped(n=200, stage=0, leader="timm/kept", probability=probability)
@@ -128,6 +135,17 @@ def test_labels_that_no_model_explains_are_said_first(make_row: Make, make_ranki
     text = " ".join(as_text(ranking, 100).split())
     assert "None of these models explains your labels" in text
     assert "P(best)" not in text
+
+
+def test_a_model_that_beats_guessing_on_too_few_samples_is_not_said_to_know_nothing(
+    make_row: Make, make_ranking: Make
+) -> None:
+    expected = (Expected(metric="accuracy", value=0.57, low=0.33, high=0.79, guess=0.29),)
+    ranking = make_ranking(make_row("timm/x", 0.3, odds=2.0, expected=expected))
+    assert ranking.explains_labels is False
+    text = " ".join(as_text(ranking, 100).split())
+    assert "too few samples to be sure that any of these models explains your labels" in text
+    assert "None of these" not in text
 
 
 def test_a_latency_of_a_busy_machine_is_marked(make_row: Make, make_ranking: Make) -> None:

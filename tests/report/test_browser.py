@@ -9,7 +9,7 @@ import pytest
 
 from hubscout.ranking import Ranking
 from hubscout.report import Run, write_report
-from hubscout.runs.row import Expected
+from hubscout.runs.row import Expected, Failure
 from hubscout.runs.texts import short_names
 
 pytestmark = pytest.mark.browser
@@ -290,6 +290,30 @@ def test_every_control_has_a_name(open_page: Callable[..., Opened]) -> None:
       (one) => !(one.getAttribute("aria-label") || one.textContent.trim() || one.labels?.[0]?.textContent.trim())
     ).map((one) => one.outerHTML)"""
     assert page.evaluate(nameless) == []
+
+
+@pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
+def test_why_a_model_failed_is_read_without_scrolling(
+    open_page: Callable[..., Opened], make_ranking: Callable[..., Ranking], tmp_path: Path, viewport: dict[str, int]
+) -> None:
+    reason = "expected 512 rows, found 768 in encoder.layer.3.attention.output.dense.weight; " * 3
+    failed = Failure(identifier="python:my_models.py:network?weights=old", error="ModelNotFoundError", reason=reason)
+    path = write_report(Run(ranking=make_ranking(["timm/a"], failures=(failed,))), tmp_path / "report.html")
+    page = open_page(viewport, path=path).page
+    box = page.locator(".scroll:has(> .failures)")
+    assert box.evaluate("e => e.scrollWidth - e.clientWidth") == 0
+    assert page.locator(".failures td").last.bounding_box()["width"] > 300
+
+
+def test_names_above_a_table_of_classes_are_whole(
+    open_page: Callable[..., Opened], make_ranking: Callable[..., Ranking], tmp_path: Path
+) -> None:
+    ranking = make_ranking([f"timm/WWWWWWWWWWWWW_of_width_{width}" for width in range(3)])
+    page = open_page(path=write_report(Run(ranking=ranking), tmp_path / "report.html")).page
+    top = page.locator(".scroll:has(> #heat)").bounding_box()["y"]
+    for name in page.locator("#heat thead span").all():
+        assert name.evaluate("e => e.scrollHeight <= e.clientHeight")
+        assert name.bounding_box()["y"] >= top
 
 
 @pytest.fixture(scope="module")

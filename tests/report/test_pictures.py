@@ -16,7 +16,7 @@ from hubscout.tasks import Task
 
 
 def test_every_picture_of_a_real_run_is_written_and_not_empty(run: Run, tmp_path: Path) -> None:
-    paths = write_pictures(run, tmp_path / "figures", dots_per_inch=80)
+    paths = write_pictures(run, tmp_path / "figures")
     assert [path.stem for path in paths] == [name for name in PICTURES if name != "reference"]
     for path in paths:
         assert np.asarray(Image.open(path).convert("L")).std() > 5
@@ -34,7 +34,7 @@ def test_names_that_could_be_mathematics_or_markup_are_drawn_as_they_are(
 ) -> None:
     ranking = make_ranking(["$\\frac{1}$", "timm/<b>\x00&"], targets=("$x", "a$b$c"))
     assert "$\\frac{1}$" in draw(Run(ranking=ranking), "scores").svg()
-    assert len(write_pictures(Run(ranking=ranking), tmp_path, dots_per_inch=40)) == 4
+    assert len(write_pictures(Run(ranking=ranking), tmp_path)) == 4
 
 
 def test_a_model_without_parameters_is_left_out_of_the_cost_and_said(
@@ -85,7 +85,7 @@ def test_a_tuned_model_in_a_notebook_and_as_a_figure(task: Task, zoo: str) -> No
     tuned = tune(task, f"{zoo}name=narrow&width=8", (), "fine-tune", epochs=2, bootstrap_resamples=10, device="cpu")
     accuracy = tuned.metric("test")
     html = tuned._repr_html_()
-    assert f"<td>{accuracy.value:.4f}</td><td>{accuracy.low:.4f} … {accuracy.high:.4f}</td>" in html
+    assert f"<td>{accuracy.value:.1%}</td><td>{100 * accuracy.low:.1f} … {100 * accuracy.high:.1f}</td>" in html
     assert "name=narrow&amp;width=8" in html
     (line,) = re.findall(r'<path [^>]*stroke-width="2"[^>]* d="M([^"]*)"', tuned.plot().svg())
     assert line.count("L") == 1  # from the first epoch to the second

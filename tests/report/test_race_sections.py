@@ -61,7 +61,7 @@ def test_the_card_has_what_the_winner_is_worth_and_no_note_twice(raced: tuple[Pa
     page = render(replace(run, ranking=noted, race=replace(run.race, notes=(twice, "only said here"))))
     card = section(page, "answer")
     test = found.tuned.metric("test").value
-    assert re.search(rf"<dt>Test accuracy</dt>\s*<dd>\s*{test:.4f}", card), card
+    assert re.search(rf"<dt>Test accuracy</dt>\s*<dd>\s*{test:.1%}", card), card
     assert card.index("Test accuracy") < card.index("Held-out accuracy")
     assert "only said here" in card
     assert page.count(twice) == 1
@@ -115,7 +115,7 @@ def test_points_of_one_rung_are_no_curve_and_a_probe_is_not_told_by_its_training
     trained, probe = (tuple(replace(one, best_step=step) for one in run.tuning) for step in (5, 0))
     page = render(replace(run, race=replace(run.race, beside=beside), tuning=trained))
     assert "Learning curves" in page
-    assert "0.7500 by the winner, on 40 held-out samples" in section(page, "answer")
+    assert "75.0% by the winner, on 40 held-out samples" in section(page, "answer")
     once = replace(run.race, beside=beside, looks=tuple(look for look in run.race.looks if look.rung == 0))
     page = render(replace(run, race=once, tuning=probe))
     assert "Learning curves" not in page

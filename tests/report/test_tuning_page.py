@@ -82,9 +82,9 @@ def part(run: Run, anchor: str) -> str:
 def test_the_answer_is_the_sentence_of_the_command(tmp_path: Path) -> None:
     answer = words(part(Run(folder=tmp_path, tuning=(tuning(),)), "answer"))
     assert (
-        "small , tuned by b-tuning, taught by large. Test accuracy 0.7000 [0.6000, 0.8000], +0.0500 against the "
-        "linear probe of the frozen features (0.6500), -0.0500 against that of the best teacher, large (0.7500). "
-        "Guessing gives 0.4000."
+        "small , tuned by b-tuning, taught by large. Test accuracy 70.0% [60.0, 80.0], 5.0 points above the "
+        "linear probe of the frozen features (65.0%), 5.0 points below that of the best teacher, large (75.0%). "
+        "Guessing gives 40.0%."
     ) in answer
     assert f"hubscout predict {tmp_path}/ INPUTS" in answer
 
@@ -110,7 +110,7 @@ def test_sections_come_in_the_order_of_questions() -> None:
 def test_classes_stand_worst_first() -> None:
     table = part(Run(tuning=(tuning(),)), "by-target")
     assert re.findall(r'<th scope="row">(\w+)</th>', table) == ["bird", "cat", "dog"]
-    assert "0.300" in table
+    assert "30.0%" in table
     assert "<details" not in table
 
 
@@ -202,21 +202,19 @@ def test_of_several_methods_the_best_is_the_answer() -> None:
         for seed in (0, 1)
     ]
     run = Run(tuning=tuple(runs))
-    assert "b-tuning has the best test accuracy of 2 methods: 0.7000 ± 0.0000 over 2 seeds." in words(
-        part(run, "answer")
-    )
+    assert "b-tuning has the best test accuracy of 2 methods: 70.0% ± 0.0 over 2 seeds." in words(part(run, "answer"))
     assert "of b-tuning/0" in words(part(run, "confusion"))
 
 
 def test_a_folder_is_read_without_torch_and_an_old_one_still_has_a_page(tmp_path: Path) -> None:
     record = TuningRecord(task="animals", kind="classification", metrics={"test": {"accuracy": (0.7, 0.6, 0.8)}})
     write_tuning(tmp_path, record, [])
-    assert "Test accuracy 0.7000" in render(open_run(tmp_path))
+    assert "Test accuracy 70.0%" in render(open_run(tmp_path))
     old = json.loads((tmp_path / "tuning.json").read_text())
     for name in ("guess", "seconds", "environment"):
         del old[name]
     (tmp_path / "tuning.json").write_text(json.dumps(old))
-    assert "Test accuracy 0.7000" in render(open_run(tmp_path))
+    assert "Test accuracy 70.0%" in render(open_run(tmp_path))
     write_evaluation(tmp_path, evaluation())
     assert open_run(tmp_path).tuning[0].evaluation == evaluation()
     assert "Confusion matrix" in render(open_run(tmp_path))

@@ -5,6 +5,7 @@ import pytest
 
 from hubscout.errors import RunError
 from hubscout.report import Run
+from hubscout.report.sections import tuning_sections
 from hubscout.report.sections.tuning_sections import by_method, evaluated, loss_curves, validation_curve
 from hubscout.runs.evaluation_record import EvaluationRecord
 from hubscout.runs.tuning_record import TuningRun, find_tuning_runs
@@ -60,9 +61,10 @@ def test_the_samples_of_a_run_without_a_finite_score_are_not_those_of_the_best()
     assert evaluated([good, bad]) is good
 
 
-def test_parts_of_the_loss_are_means_of_stretches(tmp_path: Path) -> None:
+def test_parts_of_the_loss_are_means_of_stretches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning_sections, "STRETCHES", 4)
     write(tmp_path / "run", "kd", 0, [0.5])
-    curves = {curve.name: curve for curve in loss_curves(find_tuning_runs(tmp_path), bins=4)}
+    curves = {curve.name: curve for curve in loss_curves(find_tuning_runs(tmp_path))}
     assert set(curves) == {"task", "teachers"}
     assert curves["task"].y == pytest.approx((1.5,) * 4)
     assert len(curves["task"].x) == 4

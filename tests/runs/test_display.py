@@ -36,7 +36,7 @@ def extraction(observer: Observer) -> None:
 
 def test_plain_lines_where_there_is_no_terminal() -> None:
     stream = io.StringIO()
-    with display(2, stream=stream) as observer:
+    with display(["test/conv", "b"], stream=stream) as observer:
         extraction(observer)
         observer(Message("b", "out of memory"))
         observer(Finished("b", 0.0, error="no such model"))
@@ -47,9 +47,38 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
     assert "\x1b" not in stream.getvalue()
 
 
+LONG = "python:/home/ann/projects/zoo/networks.py:build?name={}&pixels=128"
+
+
+@pytest.mark.parametrize("kind", [io.StringIO, Terminal])
+def test_models_are_called_what_the_table_calls_them(kind: type[io.StringIO]) -> None:
+    stream, models = kind(), [LONG.format("vgg"), LONG.format("resnet"), "timm/resnet"]
+    with display(models, stream=stream) as observer:
+        for model in models:
+            observer(Started(model, 10))
+            observer(Message(model, "is here"))
+            observer(Finished(model, 1.0, error="no such model"))
+        observer(Message("runs/a", "1 finished model is there already"))
+    text = stream.getvalue()
+    assert "/home/ann" not in text
+    for name in ("vgg", "resnet?pixels=128", "resnet"):
+        assert f"{name}: is here" in text
+        assert f"{name}: failed: no such model" in text
+    assert "runs/a: 1 finished model is there already" in text
+
+
+@pytest.mark.parametrize("kind", [io.StringIO, Terminal])
+def test_a_model_over_the_limits_has_not_failed(kind: type[io.StringIO]) -> None:
+    stream = kind()
+    with display(["a"], stream=stream) as observer:
+        observer(Finished("a", 0.0, error="25.6M parameters, of at most 10M", cause="over the limits"))
+    assert "a: over the limits: 25.6M parameters, of at most 10M" in stream.getvalue()
+    assert "failed" not in stream.getvalue()
+
+
 def test_lines_say_speed_and_time_left() -> None:
     stream = io.StringIO()
-    observer = LineDisplay(stream, 1, seconds_between=0.0)
+    observer = LineDisplay(stream, ["a"], seconds_between=0.0)
     for event in (Started("a", 100, 40), Advanced("a", 30)):
         observer(event)
     first, second = stream.getvalue().splitlines()
@@ -73,7 +102,7 @@ def test_models_that_take_minutes_have_a_time_left(monkeypatch: pytest.MonkeyPat
     clock = [0.0]
     monkeypatch.setattr("rich.console.monotonic", lambda: clock[0])
     stream = Terminal()
-    with display(3, stream=stream) as observer:
+    with display(["a", "b", "c"], stream=stream) as observer:
         for model in "ab":
             observer(Started(model, 100))
             clock[0] += 100.0
@@ -85,7 +114,7 @@ def test_models_that_take_minutes_have_a_time_left(monkeypatch: pytest.MonkeyPat
 
 def test_bars_on_a_terminal() -> None:
     stream = Terminal()
-    with display(1, stream=stream) as observer:
+    with display(["test/conv"], stream=stream) as observer:
         observer(Message("test/conv", "a [message] with brackets"))
         extraction(observer)
         observer(Finished("x", 1.0, error="broken"))
@@ -98,14 +127,14 @@ def test_bars_on_a_terminal() -> None:
 
 def test_quiet_says_nothing() -> None:
     for stream in (io.StringIO(), Terminal()):
-        with display(1, quiet=True, stream=stream) as observer:
+        with display(["test/conv"], quiet=True, stream=stream) as observer:
             extraction(observer)
         assert stream.getvalue() == ""
 
 
 def test_downloads_are_lines_or_a_bar() -> None:
     stream = io.StringIO()
-    with display(1, stream=stream) as observer:
+    with display(["test/conv"], stream=stream) as observer:
         for done in (0, 1_000_000, 346_000_000):
             observer(Downloading("hf/a/b", done, 346_000_000))
     assert stream.getvalue().splitlines() == [
@@ -113,7 +142,7 @@ def test_downloads_are_lines_or_a_bar() -> None:
         "[1/1] hf/a/b: downloaded 346 MB in 0 s",
     ]
     screen = Terminal()
-    with display(1, stream=screen) as observer:
+    with display(["test/conv"], stream=screen) as observer:
         for done in (0, 100_000_000, 346_000_000):
             observer(Downloading("hf/a/b", done, 346_000_000))
             time.sleep(0.15)
@@ -143,7 +172,7 @@ def test_a_tuning_is_told_under_its_title() -> None:
     assert stream.getvalue().splitlines() == [
         "fine-tune: micro-batches of [4]",
         "fine-tune: step 10/100: loss 1.750 (task 1.250, teachers 0.500), 250 samples/s",
-        "fine-tune: epoch 2.0: validation accuracy 0.5000 (best)",
+        "fine-tune: epoch 2.0: validation accuracy 50.0% (best)",
         "fine-tune: 100 steps in 12 s",
     ]
 
@@ -192,7 +221,7 @@ def terminal() -> Iterator[Callable[[], str]]:
 
 def test_a_call_in_python_shows_progress_in_a_terminal() -> None:
     with terminal() as read:
-        with shown(None, True, 1, notes=["the list 'small'"]) as observer:
+        with shown(None, True, ["test/conv"], notes=["the list 'small'"]) as observer:
             assert observer is not None
             extraction(observer)
         said = read()
@@ -237,7 +266,7 @@ def test_a_notebook_has_lines() -> None:
     code = """
 from hubscout.runs.display import shown
 from hubscout.runs.events import Finished, Started
-with shown(None, True, 1) as observer:
+with shown(None, True, ["test/conv"]) as observer:
     observer(Started("test/conv", 700))
     observer(Finished("test/conv", 0.4))
 """

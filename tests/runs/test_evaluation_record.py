@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -100,8 +101,8 @@ def test_the_words_go_as_far_as_what_was_measured() -> None:
         probes={"teacher": Probe(model="timm/large", metrics={"validation": {"accuracy": 0.75}})},
     )
     assert conclusion(run, lambda model: model.removeprefix("timm/")) == (
-        "Validation accuracy 0.7000 [0.6000, 0.8000], -0.0500 against that of the best teacher, large (0.7500). "
-        "Guessing gives 0.5000."
+        "Validation accuracy 70.0% [60.0, 80.0], 5.0 points below that of the best teacher, large (75.0%). "
+        "Guessing gives 50.0%."
     )
 
 
@@ -111,9 +112,18 @@ def test_a_result_that_is_the_probe_is_the_same_and_not_a_difference_of_nothing(
         metrics={"test": {"accuracy": (0.7, 0.6, 0.8)}},
         probes={"model": Probe(model="timm/small", metrics={"test": {"accuracy": 0.7}})},
     )
-    assert conclusion(run) == (
-        "Test accuracy 0.7000 [0.6000, 0.8000], the same as the linear probe of the frozen features."
+    assert conclusion(run) == ("Test accuracy 70.0% [60.0, 80.0], the same as the linear probe of the frozen features.")
+
+
+def test_a_run_without_a_step_is_called_a_linear_probe() -> None:
+    run = TuningRun(name="run", metrics={"test": {"accuracy": (0.7, 0.6, 0.8)}}, guess={"test": 0.1}, best_step=0)
+    told = (
+        "Test accuracy 70.0% [60.0, 80.0]. The model is the linear probe of its frozen features: there was no time for "
+        "training. Guessing gives 10.0%."
     )
+    assert conclusion(run) == told
+    assert conclusion(replace(run, probes={"model": Probe(model="a", metrics={"test": {"accuracy": 0.7}})})) == told
+    assert "linear probe" not in conclusion(replace(run, steps=3))
 
 
 def test_where_tuning_did_harm_it_is_said_with_what_to_try() -> None:

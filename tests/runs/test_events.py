@@ -20,7 +20,7 @@ def test_a_log_passes_messages_on_and_keeps_them():
 
 def test_a_validation_says_whether_it_is_the_best():
     metrics = {"accuracy": 0.5, "f1": 0.25}
-    assert metrics_text(Validated("", 1, 0.5, metrics, True)) == "validation accuracy 0.5000, f1 0.2500 (best)"
+    assert metrics_text(Validated("", 1, 0.5, metrics, True)) == "validation accuracy 50.0%, f1 0.2500 (best)"
     assert not metrics_text(Validated("", 1, 0.5, metrics, False)).endswith("(best)")
 
 

@@ -138,8 +138,11 @@ def start_server(runs: Path, data: Path, *options: str) -> Served:
 
 
 @pytest.fixture
-def serve(data: Path, zoo: str) -> Iterator[Callable[..., Served]]:
-    """Start real servers; they are stopped, and what they started with them."""
+def serve(data: Path, zoo: str, tmp_path: Path) -> Iterator[Callable[..., Served]]:
+    """Start real servers; they are stopped, and what they started with them.
+
+    It asks for `tmp_path`, where tests keep their runs, which is then removed after they were stopped.
+    """
     from hubscout.serve.run_index import RunIndex
     from hubscout.serve.run_processes import read_note
 

@@ -82,6 +82,8 @@ def test_a_ranking_is_started_watched_and_finished(
     assert page.locator("#live-status").inner_text() == "2 of 3 models done, 1 failed"
     assert "these weights are <b>cursed</b>" in page.locator("#progress").inner_text()
     assert page.locator("#progress tbody th").first.inner_text() == "steady"
+    table, why = page.locator("#progress").bounding_box(), page.locator("#progress .why td").first.bounding_box()
+    assert why["width"] > 0.9 * table["width"], "a reason is read: it has the width of the table"
     page.screenshot(path=artefacts / "serve-finished.png", full_page=True)
     page.get_by_role("link", name="Open the report").click()
     page.wait_for_url("**/report/watched")
@@ -172,6 +174,16 @@ def test_two_runs_are_found_and_compared(still: Any, open_page: Callable[..., An
     page.screenshot(path=artefacts / "serve-compare.png", full_page=True)
 
 
+def test_an_empty_folder_shows_its_first_run_as_soon_as_it_is_there(
+    serve: Serve, open_page: Callable[..., Any], runs: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    page = open_page(serve(tmp_path / "empty"))
+    assert page.locator("#none").is_visible()
+    shutil.copytree(runs / "first", tmp_path / "empty" / "first")
+    page.locator("#rows tr").wait_for()
+
+
 def test_many_runs_are_sorted_by_a_click(still: Any, open_page: Callable[..., Any], runs: Path) -> None:
     shutil.copytree(runs / "first", runs / "third")
     page = open_page(still)
@@ -197,6 +209,8 @@ def test_pages_fit_a_phone_and_the_dark(still: Any, open_page: Callable[..., Any
     ):
         page.goto(path)
         assert fits(page), path
+        if path == "/":  # what won and how well is seen without scrolling
+            assert page.locator("#runs thead th", has_text="Score").bounding_box()["x"] < PHONE["width"] - 40
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 20, 23)"
         page.screenshot(path=artefacts / f"serve-{name}-phone.png", full_page=True)
 

@@ -35,6 +35,16 @@ def test_events_lead_to_states() -> None:
     assert after([]).markup().count("Nothing has been written yet") == 1
 
 
+def test_models_over_the_limits_have_not_failed() -> None:
+    over = {"event": "model-failed", "model": "timm/b", "error": "OverLimitError", "reason": "30M parameters"}
+    late = {"event": "model-failed", "model": "timm/c", "error": "BudgetSpent", "reason": "no time"}
+    progress = after([*EVENTS[:3], over, late])
+    assert progress.status == "2 of 4 models done, 1 not reached, 1 over the limits"
+    assert '<span class="state over the limits">over the limits</span>' in progress.markup()
+    assert "OverLimitError" not in progress.markup()
+    assert "failed" not in progress.markup()
+
+
 def facts(progress: Progress) -> dict[str, str]:
     found = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", progress.markup())
     return {name: re.sub("<.*?>", "", value) for name, value in found}
@@ -81,7 +91,7 @@ def test_the_header_of_a_tuning_moves_with_time_and_steps(monkeypatch: pytest.Mo
         "Time left, at most": "about 1 min 0 s",
         "Steps": "40 of 100",
         "Samples done": "320",
-        "Best so far": "accuracy 0.7500",
+        "Best so far": "accuracy 75.0%",
     }
 
 
@@ -116,7 +126,10 @@ def test_nonsense_is_passed_over() -> None:
     progress = Progress()
     progress.take("metrics.jsonl", {"event": "step", "parts": None})
     progress.take("metrics.jsonl", {"event": "validation", "metrics": {"accuracy": None}})
-    assert "Training has started" in progress.markup()
+    assert "The first numbers will appear soon." in progress.markup()
+    progress.halt()
+    assert "No step of training was recorded." in progress.markup()
+    assert "soon" not in progress.markup()
 
 
 def test_the_evidence_of_a_race_is_its_first_stage() -> None:

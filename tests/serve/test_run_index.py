@@ -24,7 +24,7 @@ def test_runs_are_found_with_what_they_say(runs: Path, zoo: str) -> None:
     assert library.names() == ["first", "team/second"]
     first = library.summary("first")
     assert (first.kind, first.state, first.task) == ("ranking", "finished", "colours")
-    assert (first.models, first.failed, first.metric) == (2, 1, "logme")
+    assert (first.models, first.unranked, first.metric) == (2, "1 failed", "logme")
     assert first.best == f"{zoo}:colours".rpartition(":")[2]
     assert first.score == pytest.approx(json.loads((runs / "first" / "ranking.json").read_text())["rows"][0]["score"])
     assert not first.stoppable
@@ -34,6 +34,11 @@ def test_a_ranking_that_explains_nothing_has_no_best(runs: Path) -> None:
     path = runs / "first" / "ranking.json"
     saved = json.loads(path.read_text())
     saved["rows"] = [{**row, "odds": -1.0} for row in saved["rows"]]
+    beats = {"metric": "accuracy", "value": 0.9, "low": 0.6, "high": 1.0, "guess": 0.5}
+    saved["rows"][0]["expected"] = [beats]
+    path.write_text(json.dumps(saved))
+    assert RunIndex(runs).summary("first").best == "too few samples to tell"
+    saved["rows"] = [{**row, "expected": [{**beats, "low": 0.4}]} for row in saved["rows"]]
     path.write_text(json.dumps(saved))
     assert RunIndex(runs).summary("first").best == "none explains the labels"
 

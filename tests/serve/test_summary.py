@@ -123,7 +123,7 @@ def test_lines_that_are_none_are_passed_over(tmp_path: Path) -> None:
     with (folder / "race.jsonl").open("a") as file:
         file.write('{"event": "look", "arm": 3}\n{"event": "rung"}\n')
     assert "no part of a race" in RunIndex(tmp_path).summary("race").problem
-    assert "0.7000" in str(panel(folder).markup())
+    assert "70.0%" in str(panel(folder).markup())
 
 
 def test_a_link_to_evidence_elsewhere_is_no_race(tmp_path: Path) -> None:
@@ -142,3 +142,21 @@ def test_a_ranking_that_ended_by_an_error_failed_and_says_why(tmp_path: Path) ->
     (tmp_path / "run" / "events.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (found,) = RunIndex(tmp_path).summaries()
     assert (found.state, found.problem, found.nothing_yet) == ("failed", why, False)
+
+
+def test_a_race_that_its_first_model_won_without_training_names_it(tmp_path: Path) -> None:
+    folder = write(tmp_path / "race", 0)
+    (folder / "race.jsonl").write_text("".join(json.dumps(line) + "\n" for line in (LINES[0], *LINES[-2:])))
+    assert RunIndex(tmp_path).summary("race").best == "<b>"
+
+
+def test_of_a_ranking_that_cannot_be_read_nothing_is_told_but_what_is_wrong(tmp_path: Path) -> None:
+    rows = [{"identifier": "timm/a", "score": 0.5}]
+    record = {"format": "hubscout-ranking", "version": 99, "metrics": ["logme"], "rows": rows, "task": {"name": "pets"}}
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "ranking.json").write_text(json.dumps(record))
+    (tmp_path / "run" / "events.jsonl").write_text('{"event": "started", "task": "pets"}\n{"event": "finished"}\n')
+    found = RunIndex(tmp_path).summary("run")
+    assert "version 99" in found.problem
+    assert (found.state, found.task) == ("finished", "pets")  # as the events tell
+    assert (found.best, found.score, found.metric, found.models) == ("", None, "", 0)

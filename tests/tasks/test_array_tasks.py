@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -130,3 +133,31 @@ def test_lists_of_rows_are_matrices() -> None:
     assert numbers.train.targets[:2].tolist() == [[0.5, 1.0], [2.0, 0.25]]
     with pytest.raises(TaskError, match="equally long"):
         Task.from_arrays(X, [[0.5], [2.0, 0.25]] * 10)
+
+
+@pytest.mark.parametrize("wrap", [np.asarray, torch.as_tensor])
+def test_classes_in_a_matrix_of_one_column(wrap: Callable[[np.ndarray], Any]) -> None:
+    """So Keras gives the labels of CIFAR-10, and MedMNIST those of all its sets."""
+    inputs, classes = np.arange(60.0)[:, None], np.arange(60) % 3
+    alone = Task.from_arrays(inputs, classes)
+    assert Task.from_arrays(inputs, wrap(classes[:, None])) == alone
+    names = np.array(["a", "b", "c"])[classes]
+    assert Task.from_arrays(inputs, names[:, None]) == Task.from_arrays(inputs, names)
+    numbers = Task.from_arrays(inputs, classes[:, None] / 7)
+    assert numbers.kind == "regression"
+    assert Task.from_arrays(inputs, classes[:, None] > 0, kind="multilabel").target_names == ("0",)
+
+
+def test_classes_in_rows_with_a_single_one() -> None:
+    inputs, classes = np.arange(60.0)[:, None], np.arange(60) % 3
+    alone, rows = Task.from_arrays(inputs, classes), np.eye(3)[classes]
+    assert Task.from_arrays(inputs, rows) == Task.from_arrays(inputs, rows, kind="classification") == alone
+    assert any("each row of the labels has a single 1" in note for note in Task.from_arrays(inputs, rows).notes)
+    named = Task.from_arrays(inputs, rows, target_names=["x", "y", "z"])
+    assert named.target_names == ("x", "y", "z")
+    assert Task.from_arrays(inputs, rows, kind="multilabel").kind == "multilabel"
+    several = rows.copy()
+    several[0] = 1
+    assert Task.from_arrays(inputs, several).kind == "multilabel"
+    # What is exclusive in train need not be so elsewhere.
+    assert Task.from_arrays(inputs, rows, test=(inputs, several)).kind == "multilabel"

@@ -93,7 +93,11 @@ def test_numbers_far_from_all_others_are_said() -> None:
     numbers[7, 1] = 1e6
     task = Task.from_arrays(np.arange(60.0)[:, None], numbers, kind="regression", test_size=0, validation_size=0)
     (note,) = [note for note in task.notes if "far from all others" in note]
-    assert "1 of 60 numbers of 'y1' in train, such as 1e+06 (half of all are from 115.75 to" in note
+    assert "1 of 60 numbers of 'y1' in train, such as 1e+06 (half of train is from 115.75 to" in note
+    frame = pd.DataFrame({"text": [f"a film {i}" for i in range(60)], "y": numbers[:, 1]})
+    apart = Task.from_table({"train": frame[10:], "test": frame[:10]}, label="y", kind="regression")
+    (note,) = [note for note in apart.notes if "far from all others" in note]
+    assert "1 of 10 numbers of 'y' in test, such as 1e+06" in note
     usual = np.random.default_rng(0).lognormal(sigma=1.5, size=(500, 1))
     assert not [note for note in Task.from_arrays(usual, usual, kind="regression").notes if "far" in note]
     counts = np.zeros((50, 1))

@@ -58,7 +58,7 @@ def test_tabs_comments_and_line_ends(tmp_path: Path) -> None:
         ("a\nb\n", "a word and its tags"),
         ("", "no sentences"),
         ("-DOCSTART- -X- O O\n\n", "no sentences"),
-        ("a O\nb O\n", "one class 'O'"),
+        ("a O\nb O\n\nc O\n", "one class 'O'"),
     ],
 )
 def test_ragged_and_empty_files(tmp_path: Path, text: str, message: str) -> None:
@@ -77,8 +77,17 @@ def test_bad_arguments(tmp_path: Path) -> None:
         Task.from_conll(tmp_path / "nowhere.txt")
     with pytest.raises(TaskError, match="no split 'x'"):
         Task.from_conll({"x": path})
-    (tmp_path / "b.txt").write_bytes(b"\xff\xfe\x00 O\n")
+    (tmp_path / "b.txt").write_bytes(b"\xfe\x00 O\n")
     with pytest.raises(TaskError, match="not utf-8"):
         Task.from_conll(tmp_path / "b.txt")
     with pytest.raises(TaskError, match=r"a\.txt, b\.txt"):
         Task.from_conll(tmp_path)
+
+
+def test_texts_that_are_no_token_file_are_told_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("__label__good a film\n__label__bad another\n")
+    with pytest.raises(TaskError, match=r"as fastText reads them.*CSV file with the columns text and label"):
+        Task.from_conll(tmp_path / "a.txt")
+    (tmp_path / "prose.txt").write_text("All of this is prose.\n")
+    with pytest.raises(TaskError, match=r"only one sentence.*Texts with labels go into a CSV"):
+        Task.from_conll(tmp_path / "prose.txt")

@@ -169,3 +169,12 @@ def test_data_sets_of_datasets() -> None:
 def test_an_array_alone_is_told_that_labels_are_missing() -> None:
     with pytest.raises(TaskError, match=r"An array of shape \(4, 2\) has no labels: give \(inputs, labels\)"):
         open_task(np.zeros((4, 2)))
+
+
+def test_rows_and_columns_in_plain_lists_are_told_what_to_do() -> None:
+    with pytest.raises(TaskError, match=r"list of mappings is a table: give pandas\.DataFrame"):
+        open_task([{"text": "a", "label": 1}])
+    with pytest.raises(TaskError, match="list of pairs"):
+        open_task([("a", 1), ("b", 0)])
+    with pytest.raises(TaskError, match=r"'text', 'label', which are no splits: for columns give pandas\.DataFrame"):
+        open_task({"text": ["a", "b"], "label": [0, 1]})

@@ -48,6 +48,15 @@ def test_classes_may_be_called_like_splits(image_folder: Maker) -> None:
     assert task.target_names == ("other", "test")
 
 
+def test_splits_without_class_folders(image_folder: Maker) -> None:
+    task = Task.from_image_folder(image_folder({"train/a": 10, "train/b": 10, "test": 4}))
+    assert task.target_names == ("a", "b")
+    assert len(task.test) == 4
+    assert any("'test' is left out: it has no class folders" in note for note in task.notes)
+    with pytest.raises(TaskError, match=r"splits .*'test', 'train'.* no class folders"):
+        Task.from_image_folder(image_folder({"train": 10, "test": 10}, name="flat"))
+
+
 def test_names_that_differ_by_case_are_two_classes(image_folder: Maker) -> None:
     folder = image_folder({"Cat": 4, "cat": 4})
     if len(list(folder.iterdir())) < 2:

@@ -24,7 +24,7 @@ TARGETS: dict[str, Targets] = {
 def test_every_name_has_its_object_and_another_is_an_error() -> None:
     assert tuple(KINDS) == get_args(Kind) == tuple(TARGETS)
     assert all(kind_of(name).name == name for name in KINDS)
-    with pytest.raises(TaskError, match="one of classification, multilabel, regression, tagging; it was 'ranking'"):
+    with pytest.raises(TaskError, match="one of classification, multilabel, regression, tagging; got 'ranking'"):
         kind_of("ranking")
 
 

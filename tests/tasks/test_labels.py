@@ -1,11 +1,18 @@
 from __future__ import annotations
 
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hubscout.errors import TaskError
+from hubscout.tasks import Task
 from hubscout.tasks.labels import class_name, encode_classes, encode_label_sets, encode_tags, guess_kind
 
 
@@ -79,3 +86,24 @@ def test_lists_of_zeros_and_ones_are_rows_of_a_matrix() -> None:
     assert matrices["test"].tolist() == [[0, 0, 0]]
     names, matrices = encode_label_sets({"train": [[0, 1], [1]]})
     assert matrices["train"].tolist() == [[1, 1], [0, 1]]
+
+
+@pytest.mark.parametrize("form", ["frame", "parquet"])
+def test_labels_that_only_databases_have(form: str, tmp_path: Path) -> None:
+    """Columns of exact decimals and of dates are read as the same labels in a CSV file are."""
+    texts, days = [f"a film {i}" for i in range(40)], [date(2024, 5, 1 + i % 2) for i in range(40)]
+
+    def opened(labels: list[Any]) -> Task:
+        frame = pd.DataFrame({"text": texts, "label": pd.Series(labels, dtype=object)})
+        if form == "frame":
+            return Task.from_table(frame)
+        frame.to_parquet(tmp_path / "a.parquet")
+        return Task.from_table(tmp_path / "a.parquet")
+
+    assert opened([Decimal(i % 2) for i in range(40)]).target_names == ("0", "1")
+    priced = opened([Decimal(i) / 4 for i in range(40)])
+    assert priced.kind == "regression"
+    assert float(priced.train.targets.max()) == 9.75
+    assert opened(list(days)).target_names == ("2024-05-01", "2024-05-02")
+    moments = [datetime(2024, 5, 1 + i % 2, 12 * (i % 2)) for i in range(40)]
+    assert opened(moments).target_names == ("2024-05-01", "2024-05-02T12:00:00")

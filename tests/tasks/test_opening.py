@@ -11,7 +11,9 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from hubscout.errors import TaskError
+from hubscout.errors import ModelNotFoundError, TaskError
+from hubscout.hubs import load
+from hubscout.optional import torch_ahead
 from hubscout.tasks import Task, open_task
 
 ROWS = "text,label,other\n" + "".join(f"word {i},{'ab'[i % 2]},{'cd'[i % 2]}\n" for i in range(20))
@@ -38,6 +40,8 @@ def test_options_and_those_that_are_none(tmp_path: Path) -> None:
     assert open_task(path, label="other", kind=None, split=None).target_names == ("c", "d")
     assert open_task(f"{path}?label=other&seed=3&test_size=0.5").target_names == ("c", "d")
     assert len(open_task(f"{path}?label=other&test_size=0.5").test) == 10
+    with pytest.raises(TaskError, match=r"from_table has no option 'lable'\. Did you mean 'label'"):
+        Task.from_table("reviews.csv", lable="stars")
     with pytest.raises(TaskError, match=r"no option 'colour'.*label"):
         open_task(path, colour="red")
 
@@ -73,7 +77,7 @@ def test_what_cannot_be_opened(tmp_path: Path) -> None:
     with pytest.raises(TaskError, match="write hf:"):
         open_task(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(TaskError, match="is empty"):
+    with pytest.raises(TaskError, match="is empty: expected images with a folder per class"):
         open_task(tmp_path / "empty")
     (tmp_path / "a.pdf").write_bytes(b"")
     with pytest.raises(TaskError, match="cannot be read as data"):
@@ -206,3 +210,12 @@ def test_a_copy_that_breaks_off_leaves_nothing(memory, tmp_path, monkeypatch):
 def test_what_is_not_there(memory, url, message):
     with pytest.raises(TaskError, match=message):
         open_task(url)
+
+
+def test_the_home_of_nobody_is_a_path_that_is_not_there() -> None:
+    with pytest.raises(TaskError, match="nobody-of-this-name"):
+        open_task("~nobody-of-this-name/data")
+    with torch_ahead("~nobody-of-this-name/data"):  # which asks before the data are opened
+        pass
+    with pytest.raises(ModelNotFoundError, match="nobody-of-this-name"):
+        load("file:~nobody-of-this-name/model")

@@ -51,7 +51,7 @@ BAD = {
     "quote.csv": (b'text,label\n"a,b\n', {}, "quotation marks"),
     "twice.csv": (b"text,text\na,b\n", {}, "two columns called 'text'"),
     "delimiter.csv": (b"text,text\na,b\n", {"delimiter": "::"}, "one character"),
-    "latin.csv": ("text,label\nÜ,a\n".encode("latin-1"), {}, "encoding='latin-1'"),
+    "latin.csv": ("text,label\nÜ,a\n".encode("latin-1"), {}, "'latin.csv\\?encoding=cp1252'"),
     "cut.csv.gz": (gzip.compress(ROWS.encode() * 50)[:-20], {}, "cannot be read"),
     "broken.parquet": (b"PAR1 no", {}, "cannot be read as Parquet"),
     "broken.jsonl": (b'{"text": "a"}\n{"text": \n', {}, "line 2"),
@@ -68,7 +68,7 @@ BAD = {
     "same.csv": (ROWS.encode(), {"text": "text", "label": "text"}, "input and label at once"),
     "three.csv": (ROWS.encode(), {"text": ["text", "label", "text"]}, "two for pairs"),
     "kind.csv": (ROWS.encode(), {"kind": "classify"}, "kind must be one of"),
-    "nolabels.csv": (b"text,label\na b c,\nd e f,\n", {}, "no rows to train on"),
+    "nolabels.csv": (b"text,label\na b c,\nd e f,\n", {}, "None of the 2 rows has a value in .label."),
     "a.docx": (b"x", {}, "is not a table"),
 }
 
@@ -86,6 +86,33 @@ def test_other_encodings_can_be_named(write: Callable[..., Path]) -> None:
     assert list(task.train.inputs) == ["Ü", "Ä"]
     with pytest.raises(TaskError, match="not an encoding that Python knows"):
         Task.from_table(path, encoding="latin-99")
+
+
+def test_objects_in_objects_are_columns_whose_names_are_joined_by_points(write: Callable[..., Path]) -> None:
+    rows = [{"meta": {"id": row, "by": {"user": "u"}}, "data": {"body": f"a film {row}"}, "y": {"stars": "ab"[row % 2]}}
+            for row in range(20)]  # fmt: skip
+    path = write("a.jsonl", "\n".join(map(json.dumps, rows)))
+    task = Task.from_table(path, text="data.body", label="y.stars")
+    assert task.target_names == ("a", "b")
+    with pytest.raises(TaskError, match=r"label= one of: meta\.id, meta\.by\.user, y\.stars"):
+        Task.from_table(path)
+    deep = "[" + '{"a":' * 400 + "1" + "}" * 400 + "]"
+    with pytest.raises(TaskError, match="cannot tell which column"):
+        Task.from_table(write("deep.json", deep))
+
+
+def test_one_object_of_columns_or_of_rows_is_a_table_and_so_is_utf_16(write: Callable[..., Path]) -> None:
+    texts, labels = [f"a film {row}" for row in range(20)], ["a", "b"] * 10
+    rows = [{"text": text, "label": label} for text, label in zip(texts, labels, strict=True)]
+    plain = Task.from_table(write("a.json", json.dumps(rows)))
+    written = pd.DataFrame(rows).to_json()
+    for content in (json.dumps({"text": texts, "label": labels}), json.dumps({"version": 1, "data": rows}), written):
+        assert Task.from_table(write("b.json", content)) == plain
+    path = write("c.csv", "")
+    path.write_bytes(
+        ("text\tlabel\n" + "".join(f"{a}\t{b}\n" for a, b in zip(texts, labels, strict=True))).encode("utf-16")
+    )
+    assert Task.from_table(path) == plain
 
 
 def test_missing_values_of_a_frame() -> None:

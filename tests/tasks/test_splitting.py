@@ -19,6 +19,27 @@ def test_split_off_divides_the_rows_and_leaves_every_class_one(groups: np.ndarra
     assert len(taken) == min(n, len(groups) - len(set(groups)))
 
 
+@given(groups_of, st.integers(0, 120), st.integers(1, 30), st.integers(0, 3))
+def test_groups_are_never_divided(strata: np.ndarray, n: int, count: int, seed: int) -> None:
+    groups = np.random.default_rng(count).integers(0, count, len(strata))
+    stay, taken = split_off(strata, n, seed, groups)
+    assert sorted([*stay, *taken]) == list(range(len(strata)))
+    assert not set(groups[stay]) & set(groups[taken])
+    assert set(strata[stay]) == set(strata)
+
+
+def test_about_as_many_rows_as_asked_for_are_taken_by_whole_groups_in_the_proportions_of_the_classes() -> None:
+    generator = np.random.default_rng(0)
+    groups = generator.integers(0, 200, 2000)
+    strata = (groups * 7 + generator.integers(0, 3, 2000)) % 10
+    for seed in range(5):
+        _, taken = split_off(strata, 400, seed, groups)
+        shares = np.bincount(strata[taken], minlength=10) / np.bincount(strata)
+        assert 360 <= len(taken) <= 460
+        assert shares.min() > 0.12
+        assert shares.max() < 0.3
+
+
 @given(groups_of, st.integers(1, 120), st.integers(0, 3))
 def test_sample_keeps_every_class_if_it_can_and_is_nested(groups: np.ndarray, n: int, seed: int) -> None:
     small, large = stratified_sample(groups, n, seed), stratified_sample(groups, n + 7, seed)

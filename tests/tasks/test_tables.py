@@ -24,6 +24,70 @@ def test_a_split_column(write: Callable[..., Path]) -> None:
     assert sum(len(part) for part in Task.from_table(path, split=False).splits.values()) == 4
 
 
+def test_rows_of_a_group_stay_together_where_they_are_split_off(write: Callable[..., Path]) -> None:
+    rows = "".join(f"a film {row},{'ab'[row % 2]},p{row // 6 if row != 7 else ''}\n" for row in range(120))
+    path = write("a.csv", f"text,label,patient_id\n{rows}")
+    task = Task.from_table(path, group="patient_id")
+    rows_of = [{int(text.split()[2]) for text in part.inputs} - {7} for part in task.splits.values()]
+    found = [{row // 6 for row in rows} for rows in rows_of]
+    assert all(found)
+    assert sum(map(len, found)) == len(set.union(*found)) == 20
+    assert sum("whole groups" in note for note in task.notes) == 2
+    assert task.source is not None
+    assert Task.reopen(task.source) == task
+    guessed = Task.from_table(path)
+    assert any("say group='patient_id'" in note for note in guessed.notes)
+    assert guessed.train.groups is None
+    assert guessed == Task.from_table(path.rename(path.with_name("b.csv")), group=None)
+
+
+def test_groups_in_several_of_the_splits_of_the_data_are_said(write: Callable[..., Path]) -> None:
+    rows = "".join(f"a film {row},{'ab'[row % 2]},{row // 6},{'train' if row % 5 else 'test'}\n" for row in range(60))
+    path = write("a.csv", f"text,label,user,split\n{rows}")
+    assert any(
+        "10 of its 10 values in test are in train too, by the data's own splits" in note
+        for note in Task.from_table(path, group="user", validation_size=0).notes
+    )
+    with pytest.raises(TaskError, match=r"has no column 'usr'\. Did you mean 'user'"):
+        Task.from_table(path, group="usr")
+    with pytest.raises(TaskError, match="holds inputs, labels or splits"):
+        Task.from_table(path, group="split")
+    one = write("one.csv", "text,label,user\n" + "".join(f"a film {row},{'ab'[row % 2]},me\n" for row in range(60)))
+    assert any("too large or too few" in note for note in Task.from_table(one, group="user").notes)
+
+
+def test_labels_that_are_amounts_with_a_comma_are_pointed_out(write: Callable[..., Path]) -> None:
+    path = write("a.csv", "text;price\n" + "".join(f"a film {row};{row % 7},{row % 9}\n" for row in range(40)))
+    notes = Task.from_table(path).notes
+    assert any("labels such as '0,0' look like amounts" in note for note in notes)
+    assert not any("look like several in one" in note for note in notes)
+
+
+def test_words_for_a_missing_number_make_no_classes_of_the_others(write: Callable[..., Path]) -> None:
+    rows = "".join(f"a film {row},{'N/A' if row % 4 == 0 else row / 2}\n" for row in range(40))
+    task = Task.from_table(write("a.csv", f"text,price\n{rows}"))
+    assert (task.kind, sum(map(len, task.splits.values()))) == ("regression", 30)
+    assert any("'N/A' counts as missing in column 'price'" in note for note in task.notes)
+    rows = "".join(f"a film {row},{('1', '2', 'none')[row % 3]}\n" for row in range(40))
+    assert Task.from_table(write("b.csv", f"text,class\n{rows}")).target_names == ("1", "2", "none")
+
+
+def test_what_may_be_wrong_with_labels_is_said(write: Callable[..., Path]) -> None:
+    rows = "".join(f"a film {row},{('Dog', 'dog', 'cat')[row % 3]}\n" for row in range(30))
+    notes = Task.from_table(write("a.csv", f"text,label\n{rows}")).notes
+    assert any("differ in capital letters alone are different ones: 'Dog', 'dog'" in note for note in notes)
+    headless = Task.from_table(write("b.csv", "".join(f"a film {row},{'ab'[row % 2]}\n" for row in range(30))))
+    assert any("'a' is a label too: if it is a row of data" in note for note in headless.notes)
+    with pytest.raises(TaskError, match="None of the 3 rows has a value in 'label': check which column"):
+        Task.from_table(write("c.csv", "text,label\na,\nb,\nc,\n"))
+
+
+def test_texts_of_a_script_without_spaces_are_found(write: Callable[..., Path]) -> None:
+    path = write("a.csv", "文本,标签\n" + "".join(f"我喜欢这部电影{row},{'好坏'[row % 2]}\n" for row in range(20)))
+    task = Task.from_table(path)
+    assert (task.modality, task.target_names) == ("text", ("坏", "好"))
+
+
 def test_unknown_split_names(write: Callable[..., Path]) -> None:
     path = write("a.csv", "text,label,split\nx,a,train\ny,b,north\n")
     with pytest.raises(TaskError, match=r"'north' \(row 1\).*Known names.*split=False"):
@@ -145,10 +209,22 @@ def test_empty_texts_are_kept_and_counted(write: Callable[..., Path]) -> None:
     assert any("1 of 21 inputs in train are empty; they are kept" in note for note in task.notes)
 
 
+def test_a_test_file_without_labels_counts_as_no_test_split(write: Callable[..., Path]) -> None:
+    train, test = write("d/train.csv", ROWS), write("d/test.csv", "text,id\nx,1\ny,2\n")
+    alone, task = Task.from_table(train), Task.from_table(train.parent)
+    assert task == alone
+    assert any("test.csv has no column 'label'" in note and "left out" in note for note in task.notes)
+    frames = {"train": pd.read_csv(train), "test": pd.read_csv(test)}
+    assert Task.from_table(frames, text="text", label="label") == alone
+
+
 def test_a_column_that_only_the_first_file_has(write: Callable[..., Path]) -> None:
-    train, test = write("train.csv", ROWS), write("test.csv", "text,other\nx,y\n")
-    with pytest.raises(TaskError, match=r"test\.csv has no column 'label'"):
-        Task.from_table({"train": train, "test": [test]})
+    first, second = write("train-0.csv", ROWS), write("train-1.csv", "text,other\nx,y\n")
+    with pytest.raises(TaskError, match=r"train-1\.csv has no column 'label', which train-0\.csv has"):
+        Task.from_table({"train": [first, second]})
+    test = write("test.csv", "label\npositive\n")
+    with pytest.raises(TaskError, match=r"test\.csv has no column 'text', which train-0\.csv has"):
+        Task.from_table({"test": test, "train": first})
 
 
 def test_a_missing_file_offers_a_neighbour(write: Callable[..., Path]) -> None:

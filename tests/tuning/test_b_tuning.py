@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -32,7 +34,7 @@ def test_loss_equals_the_formula_by_hand_in_float64():
             mixed = sum(shares[k] * teachers[k][0][i] @ teachers[k][1][c] for k in range(2))
             by_hand[i] += (mixed - features[i] @ own[c]) ** 2 / 3
     mixed = sum(share * f @ m.T for share, (f, m) in zip(shares, teachers, strict=True))
-    found = b_tuning_loss(*(torch.as_tensor(a) for a in (features, own, mixed)))
+    found = b_tuning_loss(*(torch.as_tensor(a) for a in (features, own[None], mixed, np.zeros(5, dtype=int))))
     np.testing.assert_allclose(found.numpy(), by_hand, rtol=1e-13)
 
 
@@ -48,14 +50,15 @@ def test_the_default_strength_is_three_per_class_one_per_label_and_one_for_numbe
 def test_gradient_of_the_loss_checks_out():
     torch.manual_seed(0)
     features = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
-    own, mixed = torch.randn(2, 3, dtype=torch.float64), torch.randn(4, 2, dtype=torch.float64)
-    assert torch.autograd.gradcheck(lambda f: b_tuning_loss(f, own, mixed), (features,))
+    own, mixed = torch.randn(2, 2, 3, dtype=torch.float64), torch.randn(4, 2, dtype=torch.float64)
+    fold = torch.tensor([0, 1, 1, 0])
+    assert torch.autograd.gradcheck(lambda f: b_tuning_loss(f, own, mixed, fold), (features,))
 
 
 def test_whole_loss_of_a_prepared_method_is_the_papers(task):
     target, teachers = perceptron(0), [perceptron(1), perceptron(2, width=24)]
     method = METHODS["b-tuning"]()
-    arguments = TuningArguments(trade_off=2.5)
+    arguments = TuningArguments(trade_off=2.5, posterior_folds=1)
     method.prepare(Preparation(task, target, teachers, arguments, torch.device("cpu"), FrozenFeatures(task, "cpu")))
     y = task.train.targets
     evidences = [
@@ -74,6 +77,57 @@ def test_whole_loss_of_a_prepared_method_is_the_papers(task):
     features = torch.as_tensor(f, dtype=torch.float32)
     found = method.terms(torch.nn.Module(), features, torch.empty(0), references)["teachers"]
     np.testing.assert_allclose(found.numpy(), expected, rtol=2e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["classification", "multilabel", "regression"])
+def test_a_sample_is_compared_through_a_head_that_has_not_seen_it(kind):
+    task, model = make_task(kind), perceptron(0)
+    frozen = FrozenFeatures(task, "cpu")
+    heads = frozen.crossed_heads(model, 4)
+    features, targets = frozen.features(model).astype(np.float64), np.asarray(task.train.targets)
+    assert set(heads.fold) == {0, 1, 2, 3}
+    for k in range(4):
+        seen = heads.fold != k
+        names = {"classes": range(len(task.target_names))} if kind == "classification" else {}
+        by_hand = logme(features[seen], targets[seen], kind=kind, center=True, **names)
+        np.testing.assert_allclose(heads.weights[k], by_hand.weights, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(heads.intercept[k], by_hand.intercept, rtol=1e-4, atol=1e-6)
+
+
+def test_classification_has_five_heads_and_each_row_goes_through_its_own(task):
+    target, method = perceptron(0), METHODS["b-tuning"]()
+    frozen, arguments = FrozenFeatures(task, "cpu"), TuningArguments(trade_off=2.0)
+    method.prepare(Preparation(task, target, [perceptron(1)], arguments, torch.device("cpu"), frozen))
+    heads = frozen.crossed_heads(target, 5)
+    f, rows = frozen.features(target), torch.tensor([3, 0, 11, 40])
+    own = np.stack([heads.weights[heads.fold[r]] @ f[r] + heads.intercept[heads.fold[r]] for r in rows.numpy()])
+    expected = 2.0 * ((method.panel.cached_predictions()[rows.numpy()] - own) ** 2).mean(axis=1)
+    given = torch.as_tensor(f[rows.numpy()], dtype=torch.float32)
+    found = method.terms(torch.nn.Module(), given, torch.empty(0), method.references(rows, {}))["teachers"]
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("counts", [(30, 1, 1), (30, 3, 1), (30, 1), (1, 1)])
+def test_classes_of_few_samples_have_fewer_folds_and_no_error(counts):
+    labels = np.repeat(np.arange(len(counts)), counts)
+    whole = make_task(n=3 * len(labels))
+    inputs = np.asarray(whole.train.inputs)[: len(labels)]
+    names = whole.target_names[: len(counts)]
+    split = replace(whole.train, inputs=inputs, targets=labels)
+    frozen = FrozenFeatures(replace(whole, splits={"train": split}, target_names=names), "cpu")
+    heads = frozen.crossed_heads(perceptron(0), 5)
+    assert len(heads.weights) == max(1, min(5, sorted(counts)[-2]))
+    assert np.isfinite(heads.weights).all()
+    assert np.isfinite(heads.intercept).all()
+
+
+@pytest.mark.parametrize("kind", ["multilabel", "regression"])
+def test_there_are_no_more_folds_than_samples(kind):
+    whole = make_task(kind)
+    split = replace(whole.train, inputs=np.asarray(whole.train.inputs)[:3], targets=whole.train.targets[:3])
+    heads = FrozenFeatures(replace(whole, splits={"train": split}), "cpu").crossed_heads(perceptron(0), 5)
+    assert sorted(heads.fold) == [0, 1, 2]
+    assert np.isfinite(heads.weights).all()
 
 
 @pytest.mark.parametrize("method", ["b-tuning", "kd"])

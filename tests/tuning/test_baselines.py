@@ -9,10 +9,13 @@ from tuning_networks import make_task, perceptron, weights_of
 
 from hubscout.errors import InterruptedRunError
 from hubscout.file_identifiers import IdentifierFromFile
+from hubscout.metric_texts import interval_text
 from hubscout.runs.evaluation_record import conclusion
 from hubscout.runs.events import Validated
-from hubscout.tasks import open_task
+from hubscout.tasks import Split, Task, open_task
+from hubscout.tasks.task_metrics import MetricValue, Outcome
 from hubscout.tuning import tune
+from hubscout.tuning.baselines import guess_metric, not_told_from_guessing, worse_than_guessing
 
 SLOW = {"epochs": 3, "batch_size": 32, "optimizer": "sgd", "learning_rate": 1e-6, "linear_probe": True}
 GOOD = {"epochs": 40, "batch_size": 16, "optimizer": "adamw", "learning_rate": 3e-3, "linear_probe": True}
@@ -157,16 +160,57 @@ def test_the_conclusion_names_the_probe_and_the_best_teacher():
     own, teacher = probes.get("model"), probes.get("teacher")
     assert teacher.model == good.card.identifier
     value = tuned.metric("test")
+    beside = [value.value - probe.metric("test") for probe in (own, teacher)]
+    over_own, over_teacher = [f"{100 * abs(one):.1f} points {'above' if one > 0 else 'below'}" for one in beside]
     assert conclusion(tuned.tuning_run()) == (
-        f"Test accuracy {value}, {value.value - own.metric('test'):+.4f} against the linear probe of the frozen "
-        f"features ({own.metric('test'):.4f}), {value.value - teacher.metric('test'):+.4f} against that of the best "
-        f"teacher, {good.card.identifier} ({teacher.metric('test'):.4f}). Guessing gives {tuned.guess['test']:.4f}."
+        f"Test accuracy {interval_text('accuracy', *value)}, {over_own} the linear probe of the frozen "
+        f"features ({own.metric('test'):.1%}), {over_teacher} that of the best "
+        f"teacher, {good.card.identifier} ({teacher.metric('test'):.1%}). Guessing gives {tuned.guess['test']:.1%}."
     )
 
 
 def test_the_conclusion_of_a_run_without_probes_is_its_metric():
     tuned = tune(make_task(), perceptron(0), **{**SLOW, "linear_probe": False})
-    assert (
-        conclusion(tuned.tuning_run())
-        == f"Test accuracy {tuned.metric('test')}. Guessing gives {tuned.guess['test']:.4f}."
+    told = interval_text("accuracy", *tuned.metric("test"))
+    assert conclusion(tuned.tuning_run()) == f"Test accuracy {told}. Guessing gives {tuned.guess['test']:.1%}."
+
+
+def two_classes(validation, test):
+    splits = {
+        name: Split(np.zeros((count, 2), np.float32), np.arange(count) % 4 // 3)
+        for name, count in {"train": 40, "validation": validation, "test": test}.items()
+    }
+    return Task("two", "classification", "array", ("bad", "good"), splits, "two")
+
+
+def measured(task, shares):
+    """A model that is right about so large a share of each split."""
+    found = {}
+    for split, share in shares.items():
+        targets = task.splits[split].targets
+        said = np.where(np.arange(len(targets)) < round(share * len(targets)), targets, 1 - targets)
+        found[split] = Outcome.of(task, task.splits[split], np.eye(2)[said]).with_intervals(resamples=20)
+    return found, {split: guess_metric(task, split) for split in shares}
+
+
+def test_few_samples_do_not_make_a_model_worse_than_guessing():
+    task = two_classes(validation=20, test=400)
+    both = task, *measured(task, {"validation": 0.6, "test": 0.6})
+    assert worse_than_guessing(*both).startswith(
+        "This model is worse than guessing: test accuracy 60.0%, and 75.0% by always saying 'bad'. Do not use it."
     )
+    assert not_told_from_guessing(*both) == (
+        "This model is not told apart from guessing: validation accuracy 60.0% [38.7, 78.1] on 20 samples, and "
+        "75.0% by always saying 'bad'. Measure it on more labelled samples."
+    )
+    few = task, *measured(task, {"validation": 0.6})
+    assert (worse_than_guessing(*few), bool(not_told_from_guessing(*few))) == ("", True)
+    good = task, *measured(task, {"validation": 0.8, "test": 0.9})
+    assert (worse_than_guessing(*good), not_told_from_guessing(*good)) == ("", "")
+
+
+def test_what_is_not_a_number_is_worse_than_guessing():
+    task = two_classes(validation=20, test=20)
+    broken = {"validation": {"accuracy": MetricValue(float("nan"), float("nan"), float("nan"))}}
+    assert "worse than guessing" in worse_than_guessing(task, broken, {"validation": 0.75})
+    assert not_told_from_guessing(task, broken, {"validation": 0.75}) == ""

@@ -37,9 +37,9 @@ def test_tune_ends_with_a_sentence_against_the_probes(folder, tmp_path):
     last = " ".join(run("tune", folder, *TAUGHT, "--out", tmp_path, *QUICK).stdout.split())
     _, found, sentence = last.rpartition("Test accuracy ")
     assert found
-    assert re.search(r"(against|the same as) the linear probe of the frozen features", sentence)
-    assert re.search(r"(against|the same as) that of the best teacher, python:tuning_networks:images\?seed=", sentence)
-    assert ". Guessing gives 0." in sentence
+    assert re.search(r"(above|below|the same as) the linear probe of the frozen features", sentence)
+    assert re.search(r"(above|below|the same as) that of the best teacher, python:tuning_networks:images\?se", sentence)
+    assert re.search(r"\. Guessing gives \d+\.\d%\.", sentence)
 
 
 def test_messages_of_a_run_speak_of_options(folder, tmp_path):
@@ -55,12 +55,21 @@ def test_whether_data_is_kept_is_left_to_us_unless_said(folder, tmp_path, option
     assert json.loads((tmp_path / "tuning.json").read_text())["arguments"]["data_in_memory"] is value
 
 
-def test_a_budget_too_short_for_the_linear_probe_is_not_spent_on_it(folder, tmp_path):
+def test_a_budget_of_nearly_nothing_ends_with_what_it_has_time_for(folder, tmp_path):
+    """Which of the two depends on how busy the machine is: `test_probe_time.py` has the choice itself."""
     words = ["--batch-size", "8", "--set", "bootstrap_resamples=20"]
-    told = run("tune", folder, "--model", MODEL, "--budget", "10ms", "--out", tmp_path, *words)
-    assert "The linear probe is not measured" in told.stderr
-    assert "The budget is too short" in told.stderr
-    assert "linear probe" not in told.stdout
+    told = run("tune", folder, "--model", MODEL, "--budget", "10ms", "--out", tmp_path, *words).stderr
+    trained = "The linear probe is not measured" in told and "The budget is too short" in told
+    assert trained != ("There is no time for training that comes up to it" in told)
+
+
+def test_what_was_not_measured_is_said(folder, tmp_path):
+    for name in ("red", "green"):
+        (tmp_path / "few" / name).mkdir(parents=True)
+        image = next((folder / "train" / name).iterdir())
+        (tmp_path / "few" / name / image.name).write_bytes(image.read_bytes())
+    told = run("tune", tmp_path / "few", "--model", MODEL, "--out", tmp_path / "model", *QUICK)
+    assert "not measured: there are neither validation nor test samples." in " ".join(told.stdout.split())
 
 
 def test_tune_then_predict(folder, tmp_path):
@@ -427,3 +436,15 @@ def test_onnx_is_missed_before_the_training(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     told = run("tune", tmp_path / "nowhere", "--model", "timm/x", "--onnx", status=2).stderr
     assert "hubscout[onnx]" in told
+
+
+def test_ctrl_c_before_the_first_step_says_how_to_go_on(tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hubscout.tuning.tune", interrupted)
+    table = tmp_path / "reviews.csv"
+    table.write_text("text,label\n" + "".join(f"review {i},{'good' if i % 2 else 'bad'}\n" for i in range(40)))
+    told = CliRunner().invoke(app, ["tune", str(table), "-m", "hf/no/model", "--out", str(tmp_path / "out")])
+    assert told.exit_code == 130
+    assert "Interrupted: run the same command again to go on." in told.stderr

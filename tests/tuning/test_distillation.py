@@ -136,3 +136,17 @@ def test_the_default_strength_fits_the_number_of_features(task, method, default)
     own = tune(task, perceptron(0), teachers, method, **{**ONE_STEP, "trade_off": None})
     given = tune(task, perceptron(0), teachers, method, **{**ONE_STEP, "trade_off": default})
     assert first_term(own) == pytest.approx(first_term(given), rel=1e-6)
+
+
+@pytest.mark.parametrize(("kind", "share"), [("multilabel", 0.01), ("regression", 0.1)])
+def test_features_weigh_little_beside_the_loss_of_knowing_nothing_unless_there_are_classes(kind, share):
+    task, teachers = make_task(kind), [perceptron(1, width=8), perceptron(2, width=16)]
+    y = np.asarray(task.train.targets, dtype=float)
+    p = y.mean(axis=0)
+    nothing = 1.0 if kind == "regression" else -(p * np.log(p) + (1 - p) * np.log(1 - p)).mean()
+    with torch.no_grad():
+        shown = {"inputs": torch.as_tensor(np.asarray(task.train.inputs))}
+        size = np.mean([float(one.forward(shown).features.square().sum(dim=1).mean()) for one in teachers])
+    own = tune(task, perceptron(0), teachers, "kd", **{**ONE_STEP, "trade_off": None})
+    given = tune(task, perceptron(0), teachers, "kd", **{**ONE_STEP, "trade_off": share * nothing / size})
+    assert first_term(own) == pytest.approx(first_term(given), rel=1e-5)

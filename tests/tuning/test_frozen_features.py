@@ -75,3 +75,21 @@ def test_a_perfect_fit_is_no_warning_in_the_middle_of_a_run() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert frozen.posterior(model).unbounded
+
+
+def test_where_time_is_short_networks_are_not_exported_but_what_an_export_has_left_is_taken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("onnxruntime")
+    monkeypatch.setattr("hubscout.features.options._is_expected_to_pay", lambda job, module: True)
+    task, teacher, other, cache = make_task(), perceptron(1), perceptron(2), FeatureCache(tmp_path)
+    ranked = extract(teacher, task, device="cpu", cache=cache)
+    assert ranked.backend == "onnxruntime"
+    frozen = FrozenFeatures(task, "cpu", cache, hurried=True)
+    assert (frozen.knows(teacher), frozen.knows(other)) == (True, False)
+    np.testing.assert_array_equal(frozen.features(teacher), ranked.features())
+    frozen.features(other)
+    assert {path.name for path in tmp_path.glob("*graph*")} == {
+        path.name for path in tmp_path.glob("*perceptron-1*graph*")
+    }
+    assert FrozenFeatures(task, "cpu", cache, hurried=True).knows(other)

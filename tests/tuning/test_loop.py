@@ -18,10 +18,11 @@ from hubscout.errors import (
     TaskError,
     TuningError,
     UnknownMethodError,
+    UnknownNameError,
 )
 from hubscout.runs.events import Validated
 from hubscout.tasks import Split, Task
-from hubscout.tuning import tune
+from hubscout.tuning import TuningArguments, tune
 from hubscout.tuning.checkpoints import Checkpoints
 from hubscout.tuning.processes import warn_if_alone
 
@@ -197,6 +198,10 @@ def test_labels_missing_from_train_are_named(task):
 
 
 def test_bad_arguments(task):
+    with pytest.raises(UnknownNameError, match="Did you mean 'epochs'"):
+        tune(task, perceptron(0), arguments=TuningArguments(), epoch=1)
+    with pytest.raises(UnknownNameError, match="Did you mean 'teachers'"):
+        tune(task, perceptron(0), teacher=perceptron(1))
     with pytest.raises(UnknownMethodError, match="Did you mean 'b-tuning'"):
         tune(task, perceptron(0), method="b-tunning")
     with pytest.raises(InputError, match="at least one"):

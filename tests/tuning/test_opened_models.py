@@ -40,6 +40,7 @@ def test_a_tuned_model_whose_folder_is_bare_weights_teaches_with_its_own_head(
     monkeypatch.setattr("hubscout.tuning.opened_models.load_tuned", partial(load, allow_code=True))
     backbone, head = open_teacher(f"file:{folder}", task)
     assert head is not None
+    assert backbone.card.identifier == f"file:{folder}"
     assert backbone.module is not None
     for mine, theirs in zip(backbone.module.parameters(), tuned.backbone.module.parameters(), strict=True):  # type: ignore[union-attr]
         assert mine.equal(theirs.to(mine.device))

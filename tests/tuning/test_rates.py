@@ -109,6 +109,24 @@ def test_a_rate_that_diverges_is_not_chosen():
     assert tuned.metric().value > 0.5
 
 
+@pytest.mark.parametrize(("trade_off", "tried", "chosen"), [(100, [1], 2 * FIRST), (200, [0.25, 1], FIRST)])
+def test_half_of_a_higher_rate_that_diverges_is_tried_and_the_divergence_ends_early(
+    trade_off, tried, chosen, monkeypatch
+):
+    from hubscout.tuning.train_step import TrainStep
+
+    steps, take = [], TrainStep.take
+    monkeypatch.setattr(TrainStep, "take", lambda self, *given: steps.append(1) or take(self, *given))
+    options = {**LONG, "method": "b-tuning", "trade_off": trade_off, "momentum": 0.0, "linear_probe": False}
+    tuned = tune(large_task(), perceptron(0), [perceptron(1)], **options)
+    (note,) = [note for note in tuned.notes if "Short runs" in note]
+    assert f"divergence at {FASTER:g}" in note
+    assert all(f" at {share * FIRST:g}" in note for share in (*tried, 2))
+    assert tuned.arguments.learning_rate == chosen, note
+    short = steps_per_rate(LONG["steps"])
+    assert len(steps) < LONG["steps"] + TRIALS * short  # though there were as many rates as that, or one more
+
+
 @pytest.mark.parametrize("method", ["fine-tune", "b-tuning", "logit-kd", "distill-weighted", "kd"])
 def test_the_first_steps_for_numbers_do_not_throw_a_network_off(method):
     def many_positive_features(seed: int):

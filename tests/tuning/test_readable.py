@@ -159,3 +159,17 @@ def test_what_was_decoded_goes_with_its_task(folder):
     del task
     gc.collect()
     assert kept() is None
+
+
+@pytest.mark.parametrize("in_memory", [None, True])
+def test_pixels_are_not_in_memory_twice_where_all_data_is(folder, in_memory):
+    """What the network takes is held; the pixels that it was made of are needed where batches are made of them."""
+    task = Task.from_image_folder(folder)
+    tuned = tune(task, MODEL, data_in_memory=in_memory, **OPTIONS | {"augment": "standard"})
+    kept = decoded_once(task, in_memory)
+    sizes = {name: len(split.inputs.pixels) for name, split in kept.splits.items()}
+    assert sizes == {name: 0 if in_memory else len(split) for name, split in task.splits.items()}
+    again = tune(task, MODEL, data_in_memory=in_memory, **OPTIONS | {"augment": "standard"})
+    for name, value in weights_of(tuned.backbone).items():
+        assert torch.equal(weights_of(again.backbone)[name], value)
+    assert sum(len(split.inputs.pixels) for split in decoded_once(task).splits.values()) == sum(sizes.values())

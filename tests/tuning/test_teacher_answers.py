@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from tuning_networks import image_task, make_task, outputs, perceptron, softmax, weights_of
 
 from hubscout.errors import InputError
+from hubscout.runs.events import Message
 from hubscout.tuning import tune
 from hubscout.tuning.losses import TaskLoss
 from hubscout.tuning.methods.distillation import answer_divergence
@@ -144,3 +147,17 @@ def test_what_has_no_views_is_refused_with_a_way_out():
         tune(make_task(), perceptron(0), [perceptron(1)], teacher_targets="views", epochs=1)
     with pytest.raises(InputError, match=r"views.*'cached'"):
         tune(image_task(), MODEL, [TEACHER], teacher_targets="views", augment="none", epochs=1)
+
+
+@pytest.mark.parametrize("method", ["b-tuning", "zoo"])
+def test_lines_and_notes_call_long_models_as_the_table_of_a_ranking_does(task, method):
+    long = "python:/home/ann/projects/zoo/networks.py:build?name={}&pixels=128"
+    models = [perceptron(seed) for seed in range(3)]
+    for model, name in zip(models, ("small", "vgg", "resnet"), strict=True):
+        model.card = replace(model.card, identifier=long.format(name))
+    heard = []
+    tuned = tune(task, models[0], models[1:], method=method, steps=2, learning_rate=1e-3, observer=heard.append)
+    said = [*tuned.notes, *(event.text for event in heard if isinstance(event, Message))]
+    assert not [line for line in said if "/home/ann" in line]
+    assert [line for line in said if "vgg" in line and "resnet" in line]
+    assert tuned.teachers == tuple(long.format(name) for name in ("vgg", "resnet"))

@@ -171,3 +171,68 @@ def test_pairs_that_are_read_apart_are_probed_and_adapted(bert):
     options = {**QUICK, "head_init": "posterior", "lora_rank": 2, "linear_probe": True}
     tuned = tune(pair_task("classification"), f"{bert}?pairs=siamese", method="fine-tune", **options)
     assert tuned.head.in_features == 64
+
+
+def with_long_texts(modality, words=300):
+    """Sixteen short samples for each split, two of them long; their labels follow from their first word."""
+    generator = np.random.default_rng(3)
+
+    def split():
+        inputs, labels = [], []
+        for row in range(16):
+            text = generator.choice(WORDS, words if row in (3, 12) else int(generator.integers(1, 6))).tolist()
+            if modality == "tokens":
+                inputs.append(text)
+                labels.append(np.array([WORDS.index(word) // 4 for word in text]))
+            else:
+                inputs.append(" ".join(text) if modality == "text" else (" ".join(text), "a film"))
+                labels.append(WORDS.index(text[0]) // 4)
+        return Split(inputs, labels if modality == "tokens" else np.array(labels))
+
+    kind = "tagging" if modality == "tokens" else "classification"
+    splits = {name: split() for name in ("train", "validation", "test")}
+    return Task("long", kind, modality, ("bad", "good"), splits, f"long-{modality}")
+
+
+@pytest.mark.parametrize(
+    ("modality", "options"), [("text", ""), ("tokens", "?words=mean"), ("text-pair", "?pairs=siamese")]
+)
+def test_a_long_text_does_not_make_its_batch_as_long_and_the_steps_stay_what_they_are(
+    tmp_path, monkeypatch, modality, options
+):
+    from transformers.models.bert.modeling_bert import BertEmbeddings
+
+    from hubscout.hubs import length_groups
+
+    bert = save_bert(tmp_path / "bert", longest=512, dropout=0.0) + options
+    task, real, seen = with_long_texts(modality), BertEmbeddings.forward, []
+
+    def counted(self, input_ids=None, **others):
+        seen.append(input_ids.numel())
+        return real(self, input_ids=input_ids, **others)
+
+    monkeypatch.setattr(BertEmbeddings, "forward", counted)
+    settings = {
+        "method": "fine-tune",
+        "learning_rate": 1e-2,
+        "keep_best": False,
+        **QUICK,
+        "epochs": 3,
+        "batch_size": 16,
+    }
+    told, tokens = {}, {}
+    for name, per_pass in {"cut": 64, "whole": 10**9}.items():
+        monkeypatch.setitem(length_groups.TOKENS_PER_PASS, "cpu", per_pass)
+        seen.clear()
+        tuned = tune(task, bert, **settings)
+        told[name], tokens[name] = tuned, sum(seen)
+        # The order of what is predicted is that of what was asked.
+        alone = [tuned.predict([sample]).values for sample in task.test.inputs]
+        np.testing.assert_allclose(tuned.predict(task.test.inputs).values, np.concatenate(alone), atol=1e-5)
+    assert tokens["cut"] < 0.35 * tokens["whole"]
+    assert told["cut"].metrics_record()["test"].keys() == told["whole"].metrics_record()["test"].keys()
+    for name, value in told["whole"].backbone.module.state_dict().items():
+        torch.testing.assert_close(told["cut"].backbone.module.state_dict()[name], value, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(
+        told["cut"].metrics["test"]["accuracy"].value, told["whole"].metrics["test"]["accuracy"].value, atol=1e-9
+    )

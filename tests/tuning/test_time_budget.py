@@ -2,57 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from dataclasses import replace
 
 import pytest
-import torch
-from torch import Tensor, nn
+from clocked_networks import CLOCK, Evenly, heavy, slow
 from tuning_networks import make_task, perceptron
 
 from hubscout.errors import InputError
-from hubscout.hubs import Backbone
-from hubscout.runs.events import Event, Finished, Progress, Validated
+from hubscout.runs.events import Event, Finished, Message, Progress, Validated
+from hubscout.tasks.task_metrics import Outcome
 from hubscout.tuning import TuningArguments, tune
 
 OPTIONS = {"batch_size": 16, "method": "fine-tune", "learning_rate": 1e-3, "bootstrap_resamples": 10, "workers": 0}
-
-
-class Clock:
-    """A clock that goes on with each pass of a network, and with nothing else: however busy the machine is."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-CLOCK = Clock()
 
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch):
     CLOCK.now = 1000.0
     monkeypatch.setattr(time, "perf_counter", CLOCK)
-
-
-class Pass(nn.Module):
-    """Takes a given time; another one after some passes."""
-
-    def __init__(self, seconds: float, later: float, after: int) -> None:
-        super().__init__()
-        self.seconds, self.later, self.after, self.passes = seconds, later, after, 0
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        self.passes += 1
-        CLOCK.now += self.later if self.passes > self.after else self.seconds
-        return inputs
-
-
-def slow(seconds: float, later: float | None = None, after: int = 10) -> Backbone:
-    backbone = perceptron(0)
-    backbone.module.body.insert(0, Pass(seconds, seconds if later is None else later, after))
-    return backbone
 
 
 class Killed(BaseException):
@@ -122,6 +92,15 @@ def test_a_search_for_a_rate_is_part_of_the_budget():
     assert any("Short runs of" in note for note in tuned.notes)
 
 
+def test_a_search_that_takes_longer_than_was_planned_is_cut_short():
+    began = CLOCK.now
+    tuned = tune(make_task(), slow(0.005, 0.04, after=30), budget=5, **{**OPTIONS, "learning_rate": None})
+    assert 0.9 * 5 < CLOCK.now - began < 1.1 * 5
+    (told,) = [note for note in tuned.notes if "Short runs of" in note]
+    assert "There is no time to try others." in told
+    assert tuned.steps > 30
+
+
 def test_too_short_a_budget_still_gives_a_model():
     tuned = tune(make_task(), slow(0.01), budget="10ms", **OPTIONS)
     assert tuned.steps >= 1
@@ -156,24 +135,6 @@ def test_what_went_by_before_the_call_is_part_of_the_budget_where_it_is_said():
     assert 0.95 * 5 < CLOCK.now - began < 1.05 * 5
 
 
-class PerSample(nn.Module):
-    """Takes a given time for each sample, three times that with the backward pass; counts forward passes."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__()
-        self.seconds = seconds
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        CLOCK.now += self.seconds * len(inputs) * (3 if torch.is_grad_enabled() else 1)
-        return inputs
-
-
-def heavy(seconds: float) -> Backbone:
-    backbone = perceptron(0)
-    backbone.module.body.insert(0, PerSample(seconds))
-    return backbone
-
-
 def test_five_slow_steps_are_not_made_to_see_how_slow_they_are():
     """A step takes 4.8 of 30 s: five of them would be most of the budget."""
     began = CLOCK.now
@@ -195,26 +156,21 @@ def test_a_long_validation_is_planned_for(rate):
 def test_a_linear_probe_that_takes_longer_than_the_budget_is_left_out_and_that_is_said():
     def run(**options):
         began = CLOCK.now
-        tuned = tune(make_task(n=4800), heavy(0.02), budget=30, **{**OPTIONS, "learning_rate": None, **options})
+        options = {**OPTIONS, "learning_rate": None, "budget": 30, **options}
+        task = make_task(n=4800)
+        few = {name: task.splits[name].take(range(4)) for name in ("validation", "test")}
+        tuned = tune(replace(task, splits={**task.splits, **few}), heavy(0.02), **options)
         return tuned, CLOCK.now - began
 
-    tuned, seconds = run()
-    assert seconds < 1.1 * 30
+    tuned, seconds = run(budget=1, batch_size=2)
+    assert seconds < 1.1
     assert any("linear probe is not measured" in note for note in tuned.notes)
     assert not tuned.tuning_run().probes
     asked, seconds = run(linear_probe=True)
     assert asked.tuning_run().probes
     assert seconds > 2 * 30
     (short,) = [note for note in asked.notes if "budget is too short" in note]
-    assert "about 1" in short
-
-
-class Evenly(PerSample):
-    """As long without a backward pass as with one, as where reading the samples takes the time."""
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        CLOCK.now += self.seconds * len(inputs)
-        return inputs
+    assert "about 1 min 40 s" in short
 
 
 def test_what_the_cache_holds_of_one_split_does_not_make_a_linear_probe_look_short(tmp_path):
@@ -225,7 +181,51 @@ def test_what_the_cache_holds_of_one_split_does_not_make_a_linear_probe_look_sho
         began = CLOCK.now
         tuned = tune(make_task(n=3000), backbone, budget=30, cache=tmp_path, **{**OPTIONS, "learning_rate": None})
         assert CLOCK.now - began < 1.1 * 30
-        assert any("linear probe is not measured" in note for note in tuned.notes)
+        assert any("linear probe is fitted on" in note for note in tuned.notes)
+
+
+@pytest.mark.parametrize("kind", ["classification", "multilabel", "regression"])
+def test_where_there_is_no_time_for_the_whole_linear_probe_it_is_fitted_on_some_of_train(kind):
+    """A pass over train takes 48 of 30 s."""
+    task, began = make_task(kind, n=4800), CLOCK.now
+    tuned = tune(task, heavy(0.01), budget=30, **{**OPTIONS, "learning_rate": None})
+    assert tuned.steps > 20
+    assert 0.9 * 30 < CLOCK.now - began < 1.1 * 30
+    (told,) = [note for note in tuned.notes if "linear probe is fitted on" in note]
+    rows = int(re.search(r"on ([\d,]+) of 4,800 train samples", told)[1].replace(",", ""))
+    assert 500 < rows < 2000
+    whole = tune(task, perceptron(0), linear_probe=True, **{**OPTIONS, "learning_rate": None, "steps": 1})
+    best = whole.tuning_run().probes["model"].metrics["validation"]
+    assert tuned.metric("validation").value >= tuned.tuning_run().probes["model"].metric("validation")
+    assert tuned.metric("validation").value > 0.9 * next(iter(best.values()))
+
+
+@pytest.mark.parametrize("kind", ["classification", "multilabel", "regression"])
+def test_where_there_is_no_time_for_training_the_result_is_a_linear_probe(kind, tmp_path):
+    """A step takes 1 s, validation 0.7 s and a pass over train 96 s: 12 s are for a few steps, which teach nothing."""
+    task, began = make_task(kind, n=4800), CLOCK.now
+    tuned = tune(task, heavy(0.02), budget=12, out=tmp_path, **{**OPTIONS, "learning_rate": None})
+    assert CLOCK.now - began < 1.1 * 12
+    assert (tuned.steps, tuned.best_step) == (0, 0)
+    assert [note for note in tuned.notes if "the result is the linear probe of the frozen features" in note]
+    assert str(tuned).startswith(f"{tuned.model} on {tuned.task_name}, as a linear probe\n")
+    assert not [note for note in tuned.notes if "steps" in note]
+    probe = tuned.tuning_run().probes["model"].metric("validation")
+    assert tuned.metric("validation").value == pytest.approx(probe)
+    said = Outcome.of(task, task.validation, tuned.predict(list(task.validation.inputs)).values)
+    assert said.primary == pytest.approx(tuned.metric("validation").value)
+    assert tuned.metric("test").value > tuned.guess["test"] + 0.25
+    record = json.loads((tmp_path / "tuning.json").read_text())
+    assert record["steps"] == 0
+    assert record["metrics"]["test"]
+
+
+def test_features_that_teaching_has_asked_for_make_a_linear_probe_cheap(tmp_path):
+    """Those of teacher and model take 19 of 15 s; the probe comes from them, whatever the time is."""
+    options = {**OPTIONS, "method": "b-tuning", "learning_rate": None, "batch_size": 48, "cache": tmp_path}
+    tuned = tune(make_task(n=480), heavy(0.02), teachers=[perceptron(1)], budget=15, **options)
+    assert tuned.tuning_run().probes["model"].metric("validation") is not None
+    assert not [note for note in tuned.notes if "of 480 train samples" in note]
 
 
 def test_a_short_linear_probe_is_measured_within_the_budget():
@@ -235,17 +235,18 @@ def test_a_short_linear_probe_is_measured_within_the_budget():
     assert 0.9 * 20 < CLOCK.now - began < 1.1 * 20
 
 
+@pytest.mark.parametrize("split", ["validation", "test"])
 @pytest.mark.parametrize("probe", [None, True])
-def test_a_test_split_too_large_for_the_budget_is_measured_in_part_and_that_is_said(probe):
+def test_a_split_too_large_for_the_budget_is_measured_in_part_and_that_is_said(split, probe):
     """Of 80 s in 60; a linear probe that is asked for is measured on the same part."""
     task = make_task(n=96)
-    task = replace(task, splits={**task.splits, "test": make_task(n=4000, seed=1).train})
+    task = replace(task, splits={**task.splits, split: make_task(n=4000, seed=1).train})
     began = CLOCK.now
     tuned = tune(task, heavy(0.02), budget=60, linear_probe=probe, **OPTIONS)
     assert 0.8 * 60 < CLOCK.now - began < 1.1 * 60
-    (told,) = [note for note in tuned.notes if "of 4,000 test samples" in note]
-    assert tuned.sizes["test"] < 1000
-    assert f"{tuned.sizes['test']:,} of" in told
+    (told,) = [note for note in tuned.notes if f"of 4,000 {split} samples" in note]
+    assert tuned.sizes[split] < 1000
+    assert f"{tuned.sizes[split]:,} of" in told
 
 
 def test_features_of_a_part_of_test_are_not_those_of_the_first_samples_of_all(tmp_path):
@@ -260,3 +261,45 @@ def test_features_of_a_part_of_test_are_not_those_of_the_first_samples_of_all(tm
     short = probed(budget=40)
     assert short != probed(steps=2, cache=tmp_path)
     assert short == probed(budget=40, cache=tmp_path)
+
+
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_a_run_that_is_resumed_after_its_time_measures_the_same_part(tmp_path, monkeypatch, split):
+    task = make_task(n=96)
+    task = replace(task, splits={**task.splits, split: make_task(n=4000, seed=1).train})
+
+    def run(folder):
+        CLOCK.now = 1000.0
+        tuned = tune(task, heavy(0.02), budget=60, out=folder, **OPTIONS)
+        return tuned.sizes[split], tuned.steps, tuned.metrics
+
+    whole = run(tmp_path / "whole")
+    assert whole[0] < 1000
+    with monkeypatch.context() as patch:
+        patch.setattr("hubscout.tuning.tuning_run.finish", killed_before)
+        with pytest.raises(Killed):
+            run(tmp_path / "killed")
+    assert run(tmp_path / "killed") == whole
+
+
+def test_a_run_that_is_resumed_is_measured_on_the_part_of_test_that_it_was_planned_with(tmp_path):
+    """Half of the time has gone by before its first step: a quarter of the rest is for test."""
+    task, heard = make_task(n=96), []
+    task = replace(task, splits={**task.splits, "test": make_task(n=4000, seed=1).train})
+
+    def listen(event):
+        heard.append(event)
+        if isinstance(event, Validated) and event.step > 10:
+            raise Killed
+
+    options = {"budget": 60, "out": tmp_path, **OPTIONS}
+    with pytest.raises(Killed):
+        tune(task, heavy(0.02), began=CLOCK.now - 30, observer=listen, **options)
+    (planned,) = [one.text for one in heard if isinstance(one, Message) and "of 4,000 test samples" in one.text]
+    resumed = tune(task, heavy(0.02), **options)
+    assert any("Resumed" in note for note in resumed.notes)
+    assert planned in resumed.notes
+
+
+def killed_before(run):
+    raise Killed

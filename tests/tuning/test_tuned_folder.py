@@ -1,18 +1,22 @@
 from __future__ import annotations
 
+import copy
 import gc
 import json
 import resource
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from tuning_networks import image_task, images, make_task, perceptron
 
-from hubscout.errors import InputError, ModelNotFoundError, RunError, TuningError
+from hubscout.errors import CheckpointError, InputError, ModelError, ModelNotFoundError, RunError, TuningError
 from hubscout.hubs import Identifier, load, prepare_torchvision
+from hubscout.ranking import rank
 from hubscout.tuning import Tuned, tune
 
+IMAGES = "python:tuning_networks:images?seed=1"
 QUICK = {"epochs": 1, "batch_size": 8, "bootstrap_resamples": 10}
 
 
@@ -153,6 +157,10 @@ def test_numbers_are_in_their_own_units_in_plain_timm_and_in_onnx_as_well(timm_t
     np.testing.assert_allclose(outputs, expected, rtol=1e-3, atol=1e-6)
 
 
+def _fail(words, *given):
+    raise RuntimeError(words)
+
+
 def test_predictions_by_kind(task):
     tuned = tune(task, perceptron(0), method="fine-tune", **QUICK)
     found = tuned.predict(task.test.inputs[:5])
@@ -164,6 +172,18 @@ def test_predictions_by_kind(task):
     assert all(set(labels) <= {"a", "b", "c"} for labels in several.predict(task.test.inputs[:5]).labels)
     with pytest.raises(InputError, match="nothing to predict"):
         tuned.predict([])
+    with pytest.raises(InputError, match=r"does not take these inputs \(.* \(5, 3\)\).*such as those"):
+        tuned.predict(task.test.inputs[:5, :3])
+    for words, told in (
+        ("CUDA error: an illegal memory access was encountered", "cpu failed while the network ran: CUDA error"),
+        ("DefaultCPUAllocator: can't allocate memory", "Out of memory on cpu .* smaller batch_size than 7"),
+    ):
+        hook = tuned.head.register_forward_pre_hook(partial(_fail, words))
+        with pytest.raises(ModelError, match=told):
+            tuned.predict(task.test.inputs[:5], batch_size=7)
+        hook.remove()
+    with pytest.raises(InputError, match="no finite numbers for 1 of 5 rows, the first is row 2"):
+        tuned.predict(np.where(np.arange(5)[:, None] == 2, np.nan, task.test.inputs[:5]))
     with pytest.raises(InputError, match="measured were validation, test"):
         tuned.metric("train")
 
@@ -198,3 +218,73 @@ def test_a_full_disk_leaves_the_old_model(timm_tuned, tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_tuned_model_is_not_mixed_up_with_what_it_was_tuned_from(task, tmp_path):
+    """By its name, its fingerprint, in rankings, in the cache, as a teacher and in checkpoints."""
+    options = {"epochs": 3, "batch_size": 16, "learning_rate": 1e-2, "method": "fine-tune", "keep_best": False}
+    original = perceptron(0)
+    first, second = (tune(task, original, **options, seed=seed) for seed in (0, 1))
+    name = original.card.identifier
+    names = [one.backbone.card.identifier for one in (first, second)]
+    assert (first.model, original.card.identifier) == (name, name)
+    assert len({name, *names}) == 3
+    assert all("-tuned" in one for one in names)
+    prints = {one.card.weights_fingerprint for one in (original, first.backbone, second.backbone)}
+    assert len(prints) == 3
+
+    cache = tmp_path / "cache"
+    ranking = rank(task, [original, first, second.backbone], cache=cache)
+    assert sorted(ranking.identifiers) == sorted([name, *names])
+    alone = {one.card.identifier: rank(task, one, cache=False)[0].score for one in (original, first.backbone)}
+    for identifier, score in alone.items():
+        assert ranking[identifier].score == score
+        assert rank(task, original if identifier == name else first, cache=cache)[0].score == score
+    taught = tune(task, original, [ranking[one] for one in names], **options | {"method": "kd"})
+    assert taught.teachers == tuple(names)
+
+    run = {**options, "method": "kd", "out": tmp_path / "run"}
+    own = tune(task, original, [original], **run)
+    assert any("among its own teachers" in note for note in own.notes)
+    with pytest.raises(CheckpointError, match="teachers"):
+        tune(task, original, [first], **run)
+    other = tune(task, original, [first], **run | {"out": tmp_path / "other"})
+    assert not any("among its own teachers" in note for note in other.notes)
+    # Networks that were trained by hand have the card that they came with.
+    by_hand = copy.deepcopy(original)
+    with torch.no_grad():
+        next(by_hand.module.parameters()).add_(0.1)
+    assert len(rank(task, [original, by_hand], cache=cache)) == 2
+    with pytest.raises(CheckpointError, match="model"):
+        tune(task, by_hand, [original], **run)
+
+
+def test_a_tuned_model_in_a_folder_is_called_by_it(tmp_path):
+    tuned = tune(image_task(), IMAGES, method="fine-tune", steps=2, out=tmp_path / "mine", bootstrap_resamples=0)
+    saved = Tuned.load(tmp_path / "mine", allow_code=True)
+    for one in (tuned, saved):
+        assert one.backbone.card.identifier != one.model
+        assert one.model == IMAGES
+        assert one.backbone.card.identifier.startswith("memory:images-tuned")  # its folder alone does not open it
+    again = tmp_path / "again"
+    saved.save(again)
+    assert Tuned.load(again, allow_code=True).model == IMAGES
+
+
+def test_a_tuned_timm_model_in_a_folder_is_called_by_it(timm_tuned, tmp_path):
+    again = tune(image_task(), timm_tuned.backbone, method="fine-tune", out=tmp_path / "again", **QUICK)
+    assert again.backbone.card.identifier == f"file:{tmp_path / 'again'}"
+    assert timm_tuned.backbone.card.identifier.startswith("memory:mobilenetv2_035-tuned")
+    assert again.model == timm_tuned.model == "timm/mobilenetv2_035"  # what its network is built by
+    opened = load(again.backbone.card.identifier)
+    assert (opened.card.architecture, opened.card.feature_dim) == ("mobilenetv2_035", 1280)
+
+
+def test_a_tuned_model_has_one_origin_however_it_is_opened(timm_tuned, tmp_path):
+    timm_tuned.save(tmp_path / "first")
+    place = f"file:{tmp_path / 'first'}"
+    ways = [timm_tuned.backbone, Tuned.load(tmp_path / "first").backbone, load(place)]
+    assert [one.card.tuned_from for one in ways] == ["timm/mobilenetv2_035"] * 3
+    assert load(f"{place}?arch=timm/mobilenetv2_035").card.tuned_from == "timm/mobilenetv2_035"
+    again = [tune(image_task(), one, method="fine-tune", **QUICK) for one in (*ways, place)]
+    assert [one.model for one in again] == ["timm/mobilenetv2_035"] * 4

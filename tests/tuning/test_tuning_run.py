@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import copy
 import gc
 import json
 import re
 import weakref
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,11 +13,14 @@ import torch
 from tuning_networks import assert_same, image_task, make_task, perceptron, weights_of
 
 from hubscout.errors import CheckpointError, DivergedError, InputError, InterruptedRunError
+from hubscout.features.feature_keys import identity
+from hubscout.hubs import load
 from hubscout.runs.events import Message, Validated
 from hubscout.tasks import Split, Task
 from hubscout.tasks.task_metrics import Outcome
-from hubscout.tuning import Tuned, tune
+from hubscout.tuning import Tuned, single_run, tune
 from hubscout.tuning.arguments import TuningArguments
+from hubscout.tuning.frozen_features import FrozenFeatures
 
 HOT = {"method": "fine-tune", "epochs": 12, "batch_size": 16, "optimizer": "sgd", "learning_rate": 0.9}
 IMAGES = "python:tuning_networks:images?seed=1"
@@ -48,6 +53,14 @@ def test_a_diverging_run_starts_anew_at_a_lower_rate_as_if_it_had_been_asked_for
     assert all(torch.equal(a, weights_of(plain.backbone)[name]) for name, a in weights_of(tuned.backbone).items())
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [line["text"] for line in lines if line["event"] == "note"] == told
+
+
+def test_what_the_models_are_made_of_is_worked_out_once_however_often_a_run_restarts(monkeypatch):
+    asked = []
+    monkeypatch.setattr(single_run, "identity", lambda backbone: asked.append(backbone) or identity(backbone))
+    tuned = tune(make_task("regression"), perceptron(0), **HOT)
+    assert any("restarts with" in note for note in tuned.notes)
+    assert len(asked) == 1
 
 
 def test_a_restarted_run_that_was_killed_resumes_to_the_same_result(tmp_path):
@@ -138,6 +151,35 @@ def test_a_finished_run_is_told_and_returned_and_nothing_of_it_changes(tmp_path,
     assert contents(tmp_path) == before
     tune(task, IMAGES, out=tmp_path, overwrite=True, **options)
     assert json.loads((tmp_path / "tuning.json").read_text())["seconds"] != first.seconds
+
+
+def test_a_finished_run_names_its_teachers_as_they_are_called_now(tmp_path):
+    task, teacher = image_task(), load("python:tuning_networks:images?seed=2")
+    options = {"out": tmp_path, "epochs": 1, "batch_size": 8, "bootstrap_resamples": 10}
+    first = tune(task, IMAGES, teacher, **options)
+    before = contents(tmp_path)
+    called = copy.copy(teacher)
+    called.card = replace(teacher.card, identifier="another/name")
+    again = tune(task, IMAGES, called, **options)
+    assert contents(tmp_path) == before
+    assert (first.teachers, again.teachers) == ((teacher.card.identifier,), ("another/name",))
+
+
+def test_a_linear_probe_that_is_the_result_is_known_as_finished_and_opens_again(tmp_path, monkeypatch):
+    """A budget of nothing: there is no step that could be resumed."""
+    monkeypatch.setattr(FrozenFeatures, "seconds_per_sample", lambda *_: 1e-9)
+    task, options = image_task(), {"batch_size": 8, "bootstrap_resamples": 10, "budget": 0.001}
+    first = tune(task, IMAGES, out=tmp_path, **options)
+    assert first.steps == 0
+    before = contents(tmp_path)
+    again = tune(task, IMAGES, out=tmp_path, **options)
+    assert contents(tmp_path) == before
+    assert again.record() == first.record()
+    assert_same(first, again)
+    inputs = list(task.test.inputs)
+    np.testing.assert_allclose(
+        Tuned.load(tmp_path, allow_code=True).predict(inputs).values, first.predict(inputs).values
+    )
 
 
 def test_a_run_without_its_whole_result_goes_on(tmp_path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +14,11 @@ from scipy.sparse.csgraph import connected_components
 
 from hubscout.checking.mislabelled import mislabelled
 from hubscout.checking.samples import Looked, Samples, wrong_ending
+from hubscout.errors import check_keywords, keywords
+from hubscout.grouping import grouped
 from hubscout.runs.data_check import DataCheck, Finding
 from hubscout.tasks import Task, open_task
-from hubscout.tasks.assembly import IMBALANCE, far_from_all_others
+from hubscout.tasks.assembly import IMBALANCE, far_from_all_others, without_what_check_finds
 from hubscout.tasks.image_folders import walk
 from hubscout.tasks.images import is_image_name
 from hubscout.tasks.kinds import kind_of
@@ -41,6 +43,8 @@ NEAR = 0.12
 _FLAT = 2.0
 """Sketches of less contrast, in grey levels, are of empty images, which are all alike."""
 _PIECES = 8
+_OWN_CHOICES = {"measure_latency"}
+"""Arguments of `rank` that are not the caller's here."""
 _MOST_IN_A_BUCKET = 200
 
 
@@ -59,18 +63,24 @@ def check(task: Any, models: Any = (), *, limit: int | str | None = None, **opti
 
     Raises:
         TaskError: the data cannot be opened.
+        UnknownNameError: `rank` has no such option.
 
     Example:
         >>> check((["good", "bad", "good", "fine"] * 10, ["+", "-", "+", "+"] * 10))["duplicates"].count
         40
 
     """
+    if options:
+        from hubscout.features.options import ExtractionOptions
+        from hubscout.ranking import rank
+
+        check_keywords(options, {*keywords(check), *keywords(rank), *vars(ExtractionOptions())} - _OWN_CHOICES)
     opened = open_task(task)
     samples = Samples(opened)
     looked = Looked(samples)
     found = [*_inputs_alone(samples, looked), *_duplicates(samples, looked), *_classes(opened), *_outliers(samples)]
     found += _endings(samples)
-    looked_for, notes = CHECKS, list(opened.notes)
+    looked_for, notes = CHECKS, list(without_what_check_finds(opened.notes))
     if models:
         finding, note = mislabelled(opened, samples, models, limit=limit, most=MOST_SHOWN, **options)
         found += [finding] if finding is not None else []
@@ -198,9 +208,7 @@ def equal_groups(keys: Iterable[tuple[int, Hashable]]) -> list[tuple[int, ...]]:
     >>> equal_groups([(0, "a"), (1, "b"), (2, "a")])
     [(0, 2)]
     """
-    found: dict[Hashable, list[int]] = defaultdict(list)
-    for number, key in keys:
-        found[key].append(number)
+    found = grouped((key, number) for number, key in keys)
     return [tuple(numbers) for numbers in found.values() if len(numbers) > 1]
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import io
+import os
 import re
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +20,12 @@ from hubscout.tasks import Task
 from hubscout.tasks.images import Images
 from hubscout.tasks.kept_images import KeptImages
 from hubscout.tasks.kinds import kind_of
-from hubscout.tasks.sequences import Chained, Rows
+from hubscout.tasks.sequences import Chained, Rows, in_threads, row_digests
 
 _THUMBNAIL = 112
 _LONGEST_NAME = 90
 _SKETCH = 16
 """Of the small picture by which images are compared, in pixels."""
-_THREADS = 4
 _MAGIC = {
     b"\xff\xd8\xff": (".jpg", ".jpeg", ".jfif"),
     b"\x89PNG": (".png",),
@@ -42,8 +43,18 @@ class Samples:
     def __init__(self, task: Task) -> None:
         self.task = task
         arguments = (task.source or {}).get("arguments", {})
-        self._root = str(arguments.get("folder") or arguments.get("image_root") or "")
         self.places = [(split, row) for split, part in task.splits.items() for row in range(len(part))]
+        self._root = str(arguments.get("folder") or arguments.get("image_root") or self._common_folder())
+
+    def _common_folder(self) -> str:
+        """What all paths begin with, of a task that does not know its folder; of many, a thousand are asked."""
+        if self.task.modality not in ("image", "audio"):
+            return ""
+        asked = range(0, len(self.places), max(1, len(self.places) // 1000))
+        paths = [value for value in map(self.stored, asked) if isinstance(value, Path) and value.is_absolute()]
+        with suppress(ValueError):  # there is none: no path at all, or several drives
+            return os.path.commonpath([path.parent for path in paths])
+        return ""
 
     def value(self, number: int) -> Any:
         """The input, decoded; raises `TaskError` for one that cannot be."""
@@ -52,8 +63,6 @@ class Samples:
 
     def digests(self) -> Iterator[bytes]:
         """A digest of every input as it is stored."""
-        from hubscout.tasks.sequences import row_digests
-
         for part in self.task.splits.values():
             yield from row_digests(part.inputs)
 
@@ -132,16 +141,15 @@ class Looked:
         self.sketches: dict[int, np.ndarray] = {}
         self.texts: dict[int, str] = {}
         self.empty: list[int] = []
-        with ThreadPoolExecutor(_THREADS) as pool:
-            for number, seen in enumerate(pool.map(lambda one: _look(samples, one), range(len(samples.places)))):
-                if isinstance(seen, TaskError):
-                    self.problems[number] = str(seen)
-                elif isinstance(seen, np.ndarray):
-                    self.sketches[number] = seen
-                elif seen == "":
-                    self.empty.append(number)
-                elif isinstance(seen, str):
-                    self.texts[number] = seen
+        for number, seen in enumerate(in_threads(partial(_look, samples), len(samples.places))):
+            if isinstance(seen, TaskError):
+                self.problems[number] = str(seen)
+            elif isinstance(seen, np.ndarray):
+                self.sketches[number] = seen
+            elif seen == "":
+                self.empty.append(number)
+            elif isinstance(seen, str):
+                self.texts[number] = seen
 
 
 def _look(samples: Samples, number: int) -> Any:

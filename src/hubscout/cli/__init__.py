@@ -9,8 +9,12 @@ from __future__ import annotations
 
 def main() -> None:
     """Run the command line; the entry point of `hubscout` and `python -m hubscout`."""
+    import atexit
+    import gc
     import time
 
+    # Last of all, when the process ends: no search for garbage among the objects of torch, which takes a second.
+    atexit.register(gc.freeze)
     began = time.perf_counter()  # a budget of the user's counts what is imported and opened from here on
 
     from hubscout.cli.app import app

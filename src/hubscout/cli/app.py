@@ -17,28 +17,32 @@ import typer.main
 
 from hubscout import __version__
 from hubscout.credentials import strip_credentials
-from hubscout.errors import HubscoutError, InputError, InterruptedRunError, MissingDependencyError, UnknownNameError
+from hubscout.errors import (
+    HubscoutError,
+    InputError,
+    InterruptedRunError,
+    MissingDependencyError,
+    UnknownNameError,
+    one_line,
+)
 from hubscout.runs.texts import listing
 
-COMMANDS = {
-    "demo": "demo",
-    "check": "inspections",
-    "rank": "rank",
-    "race": "race",
-    "models": "listings",
-    "select": "saved_rankings",
-    "tune": "tune",
-    "soup": "tune",
-    "predict": "predict",
-    "evaluate": "saved_rankings",
-    "reference": "saved_rankings",
-    "merge": "saved_rankings",
-    "report": "run_pages",
-    "serve": "run_pages",
-    "cache": "listings",
-    "doctor": "inspections",
+PANELS = {
+    "Start here: find a model, tune it, use it": {"rank": "rank", "tune": "tune", "predict": "predict"},
+    "Look closer": {"report": "run_pages", "serve": "run_pages", "check": "inspections", "models": "listings"},
+    "Go further": {
+        "race": "race",
+        "select": "saved_rankings",
+        "soup": "tune",
+        "evaluate": "saved_rankings",
+        "reference": "saved_rankings",
+        "merge": "saved_rankings",
+    },
+    "This installation": {"demo": "demo", "doctor": "inspections", "cache": "listings"},
 }
 """In the order of the help: the commands, and which module of `hubscout.cli` has each in its typer app called `app`."""
+
+COMMANDS = {name: module for panel in PANELS.values() for name, module in panel.items()}
 
 EXIT_ERROR = 1
 EXIT_BAD_INPUT = 2
@@ -64,10 +68,10 @@ class Commands(typer.core.TyperGroup):
         """Import the command's module and build it."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"hubscout.cli.{COMMANDS[cmd_name]}")
-        found: Any = typer.main.get_command(module.app)
+        found: Any = typer.main.get_command(importlib.import_module(f"hubscout.cli.{COMMANDS[cmd_name]}").app)
         command = found.commands[cmd_name] if cmd_name in getattr(found, "commands", ()) else found
         command.name = cmd_name
+        command.rich_help_panel = next(title for title, panel in PANELS.items() if cmd_name in panel)
         # Lines of a docstring are as long as the code's; the terminal breaks paragraphs to its own width.
         command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", command.help or "")
         return command
@@ -101,12 +105,10 @@ class Commands(typer.core.TyperGroup):
         except Exception as error:
             unknown: Any = error  # of click, which is part of newer typers and beside older ones
             if isinstance(option := getattr(error, "option_name", None), str) and hasattr(error, "possibilities"):
-                owners = [name for name in COMMANDS if self._has_option(ctx, name, option)]
+                owned = {name: [one.opts for one in self.get_command(ctx, name).params] for name in COMMANDS}
+                owners = [name for name, options in owned.items() if any(option in one for one in options)]
                 unknown.message += f". It is an option of {listing(owners)}." if owners else ""
             raise
-
-    def _has_option(self, ctx: Any, command: str, option: str) -> bool:
-        return any(option in parameter.opts for parameter in self.get_command(ctx, command).params)
 
     def _in_options(self, ctx: Any, line: str) -> str:
         """The line in the words of the command that ran."""
@@ -117,7 +119,7 @@ class Commands(typer.core.TyperGroup):
 def _one_line(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
         return "Interrupted."
-    text = strip_credentials(" ".join(str(error).split())) or type(error).__name__
+    text = strip_credentials(one_line(error))
     return f"Interrupted: {text}" if isinstance(error, InterruptedRunError) else f"Error: {text}"
 
 
@@ -156,13 +158,11 @@ def hubscout(
         bool, typer.Option("--debug", help="Show the traceback of an error. May stand anywhere on the line.")
     ] = False,
 ) -> None:
-    """Which pre-trained model should I start from?
+    """Which pre-trained model should I start from, and how do I make the most of it?
 
-    Ranks the models of a hub on your labelled data without fine-tuning any of them.
+    Your own images, a folder per class:  [bold]hubscout rank flowers/[/bold]
 
-    Try it, offline:  [bold]hubscout demo[/bold]
-
-    Your own images:  [bold]hubscout rank flowers/[/bold]
+    Every command says what to type next. Try it first, offline:  [bold]hubscout demo[/bold]
     """
 
 

@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hubscout.cli import shared_options as options
+from hubscout.cli.app import EXIT_SOME_FAILED
 from hubscout.cli.output import Output, print_json, print_result
+from hubscout.errors import MissingDependencyError
+from hubscout.runs.texts import listing, short_name, short_names
+from hubscout.text_table import text_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -63,7 +67,7 @@ hubscout demo --samples 300 --out my-demo --json"""
 def demo(
     *,
     samples: Annotated[int, typer.Option(min=50, max=5000)] = 700,
-    out: Annotated[Path, typer.Option("--out", "-o")] = Path("hubscout-demo"),
+    out: options.OutFolder = Path("hubscout-demo"),
     text: Annotated[bool, typer.Option("--text/--no-text")] = True,
     tune: Annotated[bool, typer.Option("--tune/--no-tune")] = True,
     device: options.Device = "auto",
@@ -118,8 +122,6 @@ def demo(
     output.say(_next_steps(out, digits, rankings["digits"].best.identifier, tuned, page))
     output.say(f"{time.perf_counter() - started:.0f} seconds.")
     if any(ranking.failures for ranking in rankings.values()):
-        from hubscout.cli.app import EXIT_SOME_FAILED
-
         raise typer.Exit(EXIT_SOME_FAILED)
 
 
@@ -150,7 +152,6 @@ def _next_steps(out: Path, digits: Path, best: str, tuned: dict[str, Tuned], pag
 
 def _installed(names: tuple[str, ...]) -> tuple[list[str], list[str]]:
     """Those whose package is installed, and the others."""
-    from hubscout.errors import MissingDependencyError
     from hubscout.hubs import list_models
 
     here = {entry.identifier for entry in list_models("pypi/*") if entry.on_this_machine}
@@ -165,7 +166,7 @@ def _rank(data: Path, models: list[str], out: Path, device: str, quiet: bool) ->
     from hubscout.runs.display import display
     from hubscout.tasks import open_task
 
-    with display(len(models), quiet=quiet) as observer:
+    with display(models, quiet=quiet) as observer:
         return rank(
             open_task(data),
             models,
@@ -214,24 +215,13 @@ def tune_smallest(ranking: Ranking, task: Task, out: Path, *, device: str, quiet
 
 def tuning_table(found: dict[str, Tuned]) -> Table:
     """What each method achieves, with intervals."""
-    from rich.table import Table
-    from rich.text import Text
-
-    from hubscout.runs.texts import listing, short_names
-
     first = next(iter(found.values()))
-    title = f"{short_names([first.model])[0]} tuned on {first.task_name}, {first.sizes.get('train', 0):,} samples"
+    title = f"{short_name(first.model)} tuned on {first.task_name}, {first.sizes.get('train', 0):,} samples"
     if first.teachers:
         title += f"; b-tuning learns from {listing(short_names(first.teachers))}"
-    table = Table(title=Text(title), title_justify="left", header_style="bold")
-    for head in ("method", "validation accuracy", "test accuracy", "95% interval"):
-        table.add_column(head, justify="left" if head == "method" else "right")
+    heads = ("method", "validation accuracy", "test accuracy", "95% interval")
+    rows = []
     for method, tuned in found.items():
         validation, test = tuned.metric("validation"), tuned.metric("test")
-        table.add_row(
-            Text(method),
-            f"{validation.value:.1%}",
-            f"{test.value:.1%}",
-            f"{test.low:.1%} to {test.high:.1%}",
-        )
-    return table
+        rows.append((method, f"{validation.value:.1%}", f"{test.value:.1%}", f"{test.low:.1%} to {test.high:.1%}"))
+    return text_table(heads, rows, right=heads[1:], title=title)

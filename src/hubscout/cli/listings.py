@@ -12,6 +12,7 @@ from hubscout.amounts import parse_seconds
 from hubscout.cli import shared_options as options
 from hubscout.cli.output import JsonOption, Output, print_json, print_result, print_table, say
 from hubscout.errors import InputError
+from hubscout.runs.texts import human_count, names_by_model, short_names
 
 app = typer.Typer(add_completion=False)
 
@@ -59,8 +60,6 @@ def models(
         bounds = f" with at most {max_params} parameters" if max_params else ""
         output.say(f"No model matches {pattern!r}{bounds}.")
         return
-    from hubscout.runs.texts import human_count
-
     heads = ("model", "params", "FLOPs", "source data", "licence", "downloads", "here")
     rows: list[tuple[str, ...]] = [
         (
@@ -110,17 +109,14 @@ def list_entries(root: RootOption = None, as_json: JsonOption = False) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from hubscout.runs.texts import short_names
-
-    models = list(dict.fromkeys(entry.model for entry in entries))
-    called = dict(zip(models, short_names(models), strict=True))
+    names = names_by_model(entry.model for entry in entries)
     table = Table(box=None, pad_edge=False)
     for head in ("model", "task", "split", "layer", "samples", "size", "age", "name"):
         # The name of the folder is the one that a narrow terminal may cut.
         table.add_column(head, no_wrap=head != "name", overflow="ellipsis")
     for entry in entries:
         texts = (
-            called[entry.model] or "(unreadable)",
+            names[entry.model] or "(unreadable)",
             entry.task,
             entry.split,
             entry.layer or "final",
@@ -130,8 +126,7 @@ def list_entries(root: RootOption = None, as_json: JsonOption = False) -> None:
             entry.name,
         )
         table.add_row(*map(Text, texts))
-    total = sum(entry.bytes for entry in entries)
-    print_result(table, f"{len(entries)} entries, {megabytes(total)} at {kept}")
+    print_result(table, f"{len(entries)} entries, {megabytes(sum(entry.bytes for entry in entries))} at {kept}")
 
 
 @cache.command("size")
@@ -142,10 +137,8 @@ def show_size(root: RootOption = None, as_json: JsonOption = False) -> None:
 
     kept = FeatureCache(root)
     size = kept.size_bytes()
-    if as_json:
-        print_json({"folder": str(kept), "bytes": size, "entries": len(kept.entries())})
-    else:
-        print_result(f"{megabytes(size)} at {kept}")
+    record = {"folder": str(kept), "bytes": size}
+    Output(as_json).show(lambda: {**record, "entries": len(kept.entries())}, f"{megabytes(size)} at {kept}")
 
 
 @cache.command("rm")
@@ -181,8 +174,7 @@ def remove(
     ]
     if patterns and not chosen:
         raise InputError(f"Nothing in the cache at {kept} matches {', '.join(patterns)}.")
-    names = [entry.name for entry in chosen]
-    busy = [] if dry_run else kept.remove(names)
+    busy = [] if dry_run else kept.remove([entry.name for entry in chosen])
     gone = [entry for entry in chosen if entry.name not in busy]
     freed = sum(entry.bytes for entry in gone)
     if as_json:
@@ -196,8 +188,6 @@ def remove(
 
 
 def _matches(entry: Any, patterns: list[str]) -> bool:
-    from hubscout.runs.texts import short_names
-
     texts = (entry.name, entry.model, *short_names([entry.model]), entry.task)
     return any(fnmatch.fnmatchcase(text, pattern) for text in texts for pattern in patterns)
 

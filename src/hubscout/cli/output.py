@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hubscout.cli.app import EXIT_WORSE_THAN_GUESSING, in_options
 from hubscout.credentials import strip_credentials
 from hubscout.errors import InputError
+from hubscout.text_table import text_table
 
 if TYPE_CHECKING:
     from hubscout.runs.events import Observer
@@ -72,15 +74,7 @@ def print_table(
     heads: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Container[str] = (), title: str = ""
 ) -> None:
     """A table on standard output: cells are text, never markup; columns in `right` are aligned there."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(header_style="bold", title=Text(title) if title else None)
-    for head in heads:
-        table.add_column(head, justify="right" if head in right else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
-    print_result(table)
+    print_result(text_table(heads, rows, right=right, title=title))
 
 
 def say_saved(run: Path, model: Path, *, by_code: bool, quiet: bool) -> None:
@@ -97,9 +91,8 @@ def say(text: str, *, quiet: bool = False) -> None:
 
 
 @contextmanager
-def progress(ctx: typer.Context, models: int = 0, *, title: str = "", quiet: bool) -> Iterator[Observer]:
+def progress(ctx: typer.Context, models: Sequence[str] = (), *, title: str = "", quiet: bool) -> Iterator[Observer]:
     """What `hubscout.runs.display.display` shows, with messages that speak of options and not of arguments."""
-    from hubscout.cli.app import in_options
     from hubscout.runs.display import display
     from hubscout.runs.events import Event, Message
 
@@ -144,8 +137,6 @@ def _make(stem: str) -> Path:
 
 def warn_and_exit(ctx: typer.Context, warnings: list[str]) -> None:
     """Say what is worse than guessing, even to those who want to hear nothing, and end with a status that shows it."""
-    from hubscout.cli.app import EXIT_WORSE_THAN_GUESSING, in_options
-
     found = [in_options(warning, ctx.command.params) for warning in warnings if warning]
     for warning in found:
         say(f"Warning: {warning}")

@@ -9,15 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hubscout.cli import shared_options as options
-from hubscout.cli.output import (
-    Output,
-    check_out,
-    print_json,
-    print_result,
-    print_table,
-    say,
-)
+from hubscout.cli.app import EXIT_SOME_FAILED
+from hubscout.cli.output import Output, check_out, print_json, print_result, print_table, say
 from hubscout.cli.values import split_list
+from hubscout.errors import InputError, NothingReadableError, TaskError
 
 if TYPE_CHECKING:
     from hubscout.runs.tuning_record import TuningRecord
@@ -87,8 +82,7 @@ def predict(
     check_paths(inputs or [])
     from hubscout.tuning import Tuned
 
-    place = pick_device(device)
-    tuned = Tuned.load(model, allow_code=allow_code).to(place)
+    tuned = Tuned.load(model, allow_code=allow_code).to(pick_device(device))
     reader = _reader(tuned, text if inputs else None, image, label, image_root)
     found = _gather(reader, inputs or [], text or [])
     output.say(*(f"note: {note}" for note in found.notes))
@@ -125,8 +119,6 @@ def predict(
     elif measured:
         print_result(measured)
     if bad:
-        from hubscout.cli.app import EXIT_SOME_FAILED
-
         output.say(f"{len(bad):,} of {len(found):,} inputs could not be read.")
         raise typer.Exit(EXIT_SOME_FAILED)
 
@@ -134,7 +126,6 @@ def predict(
 def _reader(
     tuned: Tuned, text: list[str] | None, image: str | None, label: list[str] | None, image_root: Path | None
 ) -> Reader:
-    from hubscout.errors import InputError
     from hubscout.tasks.kinds import kind_of
     from hubscout.tasks.prediction_inputs import Reader
 
@@ -149,8 +140,6 @@ def _reader(
 
 
 def _gather(reader: Reader, paths: list[Path], texts: list[str]) -> Inputs:
-    from hubscout.errors import InputError
-
     if texts and not paths:
         if "image" in reader.modalities:
             raise InputError("This model reads images: give files, not --text.")
@@ -165,8 +154,6 @@ def _gather(reader: Reader, paths: list[Path], texts: list[str]) -> Inputs:
 
 def _check_readable(found: Inputs) -> dict[int, str]:
     """What cannot be read, before anything is predicted."""
-    from hubscout.errors import NothingReadableError
-
     bad = found.unreadable()
     if len(bad) == len(found):
         all_of_them = f"None of the {len(found):,} inputs can be read. " if len(found) > 1 else ""
@@ -178,7 +165,7 @@ def _measure(tuned: Tuned, reader: Reader, inputs: Inputs, predictions: Predicti
     """The metrics of the task over the inputs that have labels, in words; empty where there is nothing to measure."""
     import numpy as np
 
-    from hubscout.errors import TaskError
+    from hubscout.metric_texts import interval_text
     from hubscout.tasks.task_metrics import Outcome
 
     labelled = [row for row, label in enumerate(inputs.labels) if label is not None]
@@ -196,18 +183,21 @@ def _measure(tuned: Tuned, reader: Reader, inputs: Inputs, predictions: Predicti
     said, groups = predictions.values[np.isin(rows, labelled)], reader.kind.sample_of_row(targets)
     outcome = Outcome(tuned.kind, said, reader.kind.rows_of(targets), groups, tuned.target_names)
     found = outcome.with_intervals(**tuned.arguments.intervals)
-    return ", ".join(f"{name} {value}" for name, value in found.items()) + f" ({len(labelled):,} labelled inputs)"
+    return (
+        ", ".join(f"{name} {interval_text(name, *one)}" for name, one in found.items())
+        + f" ({len(labelled):,} labelled inputs)"
+    )
 
 
 def _tuned_on(record: TuningRecord, paths: list[Path]) -> bool:
     """Whether training samples are among the inputs, as far as the command that tuned the model tells."""
-    from hubscout.report.answer import command_words
+    from hubscout.report.answer import data_of_command
     from hubscout.tasks.splitting import canonical_split
 
-    command = command_words(record.environment)
-    if "tune" not in command[1:2] or len(command) < 3 or command[2].startswith("-"):
+    named = data_of_command(record.environment, "tune")
+    if not named:
         return False
-    data = Path(command[2]).resolve()
+    data = Path(named).resolve()
     for path in (one.expanduser().resolve() for one in paths):
         if not path.is_relative_to(data):
             continue
@@ -240,16 +230,12 @@ def _write(out: Path, records: list[dict[str, Any]], tuned: Tuned) -> None:
 
     kind = kind_of(tuned.kind)
     predicted = list(tuned.target_names) if kind.is_real_valued else ["prediction"]
-    names = ["input", *predicted, *(name for name in ("probability", "label", "error") if _has(records, name))]
+    rows = [_flat(record, kind.separator) for record in records]
+    beside = [name for name in ("probability", "label", "error") if any(name in row for row in rows)]
     with out.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, names, extrasaction="ignore")
+        writer = csv.DictWriter(file, ["input", *predicted, *beside], extrasaction="ignore")
         writer.writeheader()
-        for record in records:
-            writer.writerow(_flat(record, kind.separator))
-
-
-def _has(records: list[dict[str, Any]], name: str) -> bool:
-    return any(("probabilities" if name == "probability" else name) in record for record in records)
+        writer.writerows(rows)
 
 
 def _flat(record: dict[str, Any], separator: str) -> dict[str, Any]:

@@ -9,8 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from hubscout.cli import shared_options as options
+from hubscout.cli.app import EXIT_SOME_FAILED
 from hubscout.cli.output import Output, progress, run_folder, say_saved
 from hubscout.cli.values import read_settings, split_models
+from hubscout.errors import InputError
+from hubscout.runs.run_folder import RACE_DEPLOYED, RACE_WINNER, check_folder
 
 app = typer.Typer(add_completion=False)
 
@@ -59,7 +62,8 @@ def race(
     """Find the model that will be best once tuned, and tune it, within a budget of time.
 
     Every model is ranked by its evidence, then tuned a little at several learning rates. Those without a chance
-    are dropped, the others continue from where they are, and the winner is tuned to the end.
+    are dropped, the others continue from where they are, and the winner is tuned to the end. Without --models: the
+    list small on a CPU, base on a GPU.
 
     Args:
         out: Folder of the race, with the winner in OUT/winner; by default a new one in runs/.
@@ -70,14 +74,12 @@ def race(
         prior: Add to the evidence what earlier races of this recipe here have shown.
 
     """
-    from hubscout.errors import InputError
     from hubscout.racing import race as run
     from hubscout.racing.race_models import TRACES, arguments_of, check_wishes
     from hubscout.ranking.candidates import find_candidates
     from hubscout.report.answer import longer_race
     from hubscout.runs.race_record import more_time_may_tell
     from hubscout.runs.ranking import check_limits
-    from hubscout.runs.run_folder import RACE_DEPLOYED, RACE_WINNER, check_folder
 
     if out is None and (existing.resume or existing.overwrite):
         raise InputError("--resume and --overwrite need the folder of the race: give --out.")
@@ -94,7 +96,7 @@ def race(
     output.say(*candidates.notes)
     with (
         run_folder(out, f"{task.name}-race", quiet=output.quiet) as place,
-        progress(ctx, len(candidates.models), quiet=output.quiet, title="race") as observer,
+        progress(ctx, candidates.identifiers, quiet=output.quiet, title="race") as observer,
     ):
         found = run(
             task,
@@ -132,6 +134,4 @@ def race(
     if more_time_may_tell(found.order, found.ranking.failures) and (longer := longer_race(sys.argv, place)):
         output.say(f"More time may change the answer; the race goes on from here:\n{indent(longer, '  ')}")
     if deploy is not None and found.deployed is None:
-        from hubscout.cli.app import EXIT_SOME_FAILED
-
         raise typer.Exit(EXIT_SOME_FAILED)

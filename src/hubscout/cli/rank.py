@@ -10,34 +10,13 @@ from typing import Annotated
 import typer
 
 from hubscout.cli import shared_options as options
+from hubscout.cli.app import EXIT_ERROR, EXIT_SOME_FAILED
 from hubscout.cli.output import Output, run_folder, say
 from hubscout.cli.values import split_list, split_models
+from hubscout.errors import RunError
+from hubscout.runs.run_folder import RANKING, check_folder
 
 app = typer.Typer(add_completion=False)
-
-METRICS = (
-    "logme",
-    "etran",
-    "flops",
-    "gbc",
-    "h-score",
-    "knn",
-    "laplace",
-    "leep",
-    "linear-probe",
-    "logme-capacity",
-    "n-leep",
-    "nce",
-    "ncti",
-    "pactran",
-    "params",
-    "parc",
-    "popularity",
-    "sfda",
-    "source-accuracy",
-    "transrate",
-)
-"""Those of `hubscout.metrics.available()`, written down so that the help needs no NumPy."""
 
 EPILOG = """Examples:
 
@@ -65,13 +44,7 @@ def rank(
     *,
     data: options.Data,
     models: options.Models = None,
-    metrics: Annotated[
-        list[str],
-        typer.Option(
-            help=f"Of {', '.join(METRICS)}, or of a plug-in; the first one orders the models.",
-            autocompletion=options.complete_metrics,
-        ),
-    ] = ["logme"],  # noqa: B006  typer reads the default, nobody changes it
+    metrics: Annotated[list[str], typer.Option(autocompletion=options.complete_metrics)] = ["logme"],  # noqa: B006
     limit: options.Limit = None,
     budget: str | None = None,
     limits: options.Limits,
@@ -98,9 +71,12 @@ def rank(
     """Rank pre-trained models by how well their features explain your labels, without fine-tuning.
 
     Only the train split is used. One pass of each model over the data; features are cached, so that another metric
-    costs almost nothing.
+    costs almost nothing. Without --models: the list small on a CPU, base on a GPU.
 
     Args:
+        metrics: Of logme, etran, flops, gbc, h-score, knn, laplace, leep, linear-probe, logme-capacity, n-leep, nce,
+            ncti, pactran, params, parc, popularity, sfda, source-accuracy, transrate, or of a plug-in; the first one
+            orders the models.
         budget: Time for the whole ranking, such as 10min: growing subsets, hopeless models are dropped on the way.
         progressive: As --budget, without a time limit: growing subsets, dropping on the way.
         layers: Score these layers too: 'all', 'mean' (their average), or names joined by commas.
@@ -115,19 +91,16 @@ def rank(
         profile: Say where each second goes: load, decode, forward, score, write.
 
     """
-    from hubscout.errors import RunError
     from hubscout.features import ExtractionOptions
-    from hubscout.features.precision import check_device
-    from hubscout.features.process_pool import processes_ended
-    from hubscout.optional import load_torch_ahead
+    from hubscout.features.precision import check_device, refuse_device
     from hubscout.ranking import rank as rank_models
     from hubscout.ranking.candidates import find_candidates
-    from hubscout.ranking.rank_models import check_choices
+    from hubscout.ranking.rank_models import check_choices, open_ahead
     from hubscout.report.answer import next_commands
     from hubscout.runs.display import display
+    from hubscout.runs.paired_comparison import nothing_explained, over_limit
     from hubscout.runs.ranking import check_limits
     from hubscout.runs.ranking_storage import to_json
-    from hubscout.runs.run_folder import RANKING, check_folder
 
     ExtractionOptions(accelerate=accelerate, precision=precision)
     options.check_amounts(budget=budget, limit=limit, time_limit=time_limit)
@@ -136,19 +109,20 @@ def rank(
     check_choices(names, layer, where.engine, engine_options, time_limit=time_limit)
     check_limits(**vars(limits))
     check_folder(out, RANKING, **vars(existing))
-    if where.engine == "local" and device != "auto":
-        check_device(device)  # one that is not here is one error, not a failure of every model
+    if where.engine == "local":
+        refuse_device(device)
     named = split_models(models, allow_code=allow_code) if models else None
-    load_torch_ahead()
-    task = data.open(quiet=output.quiet)
+    here = where.engine == "local" and not workers and limit is None
+    task = open_ahead(data.data, lambda: data.open(quiet=output.quiet), device if here else None)
+    if where.engine == "local":
+        check_device(device)  # one that is not here is one error, not a failure of every model
     found = find_candidates(named, task.modality, device if where.engine == "local" else "auto")
-    wanted = [candidate.identifier for candidate in found.models]
+    wanted = found.identifiers
     output.say(*found.notes)
     by_script = output.as_json or output.quiet or keep.no_cache or existing.resume or existing.overwrite
     with (
-        processes_ended(),
         nullcontext(out) if by_script else run_folder(out, task.name, quiet=output.quiet) as place,
-        display(len(wanted), quiet=output.quiet) as observer,
+        display(wanted, quiet=output.quiet) as observer,
     ):
         ranking = rank_models(
             task,
@@ -187,16 +161,10 @@ def rank(
         commands = indent("\n".join(next_commands(ranking, place)), "  ") if len(ranking) else ""
         output.say(f"Saved in {place}." + (f" Next:\n{commands}" if commands else ""))
     if ranking.explains_labels is False:
-        from hubscout.runs.paired_comparison import NOTHING_EXPLAINED
-
-        say(NOTHING_EXPLAINED, quiet=output.quiet or not output.as_json)  # the table has said it
-    from hubscout.runs.paired_comparison import over_limit
-
+        say(nothing_explained(ranking.rows), quiet=output.quiet or not output.as_json)  # the table has said it
     over = {failure.identifier for failure in over_limit(ranking.failures)}
     failed = ({failure.identifier for failure in ranking.failures} - over) & set(wanted)
     if failed or over >= set(wanted):
-        from hubscout.cli.app import EXIT_ERROR, EXIT_SOME_FAILED
-
         if failed:
             say(f"{len(failed)} of {len(wanted)} models failed.", quiet=output.quiet or not output.as_json)
         raise typer.Exit(EXIT_SOME_FAILED if len(ranking) else EXIT_ERROR)

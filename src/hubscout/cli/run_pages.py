@@ -11,6 +11,7 @@ import typer
 from hubscout.cli import shared_options as options
 from hubscout.cli.output import Output, QuietOption, print_json, say
 from hubscout.cli.values import split_models
+from hubscout.errors import InputError
 
 app = typer.Typer(add_completion=False)
 
@@ -92,7 +93,7 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8765,
     token: Annotated[str | None, typer.Option(envvar="HUBSCOUT_TOKEN")] = None,
     data: Path = Path(),
-    models: Annotated[list[str] | None, typer.Option("--models", "-m", autocompletion=options.complete_models)] = None,
+    models: options.SomeModels = None,
     jobs: Annotated[int, typer.Option(min=1)] = 4,
     browse: Annotated[bool, typer.Option("--open")] = False,
     allow_code: options.AllowCode = False,
@@ -114,9 +115,8 @@ def serve(
         browse: Open the page in the browser.
 
     """
-    from hubscout.errors import InputError
     from hubscout.hubs import Identifier, list_models
-    from hubscout.hubs.hub_registry import refuse_code
+    from hubscout.hubs.model_identifier import refuse_code
     from hubscout.serve import serve as run_server
 
     offered = split_models(models or [], allow_code=allow_code)

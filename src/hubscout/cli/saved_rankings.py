@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from hubscout.cli import shared_options as options
-from hubscout.cli.output import Output, print_json, print_table
+from hubscout.cli.output import Output
 from hubscout.cli.values import read_settings, split_list, split_models
+from hubscout.errors import InputError
+from hubscout.metric_texts import metric_text
+from hubscout.runs.run_folder import RANKING, check_folder
+from hubscout.text_table import text_table
 
 app = typer.Typer(add_completion=False)
 
@@ -49,7 +54,6 @@ def select(
         device: Where features that are not cached are computed.
 
     """
-    from hubscout.errors import InputError
     from hubscout.ranking import Ranking, select_teachers
     from hubscout.runs.display import display
 
@@ -57,17 +61,15 @@ def select(
     bounded = ranking.within(**vars(limits))
     if not len(bounded):
         raise InputError(f"None of the {len(ranking)} ranked models keeps these limits.")
-    with display(len(bounded) if method == "joint" else 0, quiet=output.quiet or method != "joint") as observer:
+    with display(bounded.identifiers if method == "joint" else (), quiet=output.quiet or method != "joint") as observer:
         teachers = select_teachers(bounded, k, method, cache=cache, device=device, observer=observer)
-    if output.as_json:
-        print_json({"method": teachers.method, "n": teachers.n, "teachers": [asdict(step) for step in teachers.steps]})
-        return
+    record = {"method": teachers.method, "n": teachers.n, "teachers": [asdict(step) for step in teachers.steps]}
     score = "score" if teachers.method == "top" else "joint LogME"
     rows = [
         (step.identifier, f"{step.score:.4f}", "–" if step.added is None else f"{step.added:+.4f}")
         for step in teachers.steps
     ]
-    print_table(("model", score, "added"), rows, right=(score, "added"))
+    output.show(lambda: record, text_table(("model", score, "added"), rows, right=(score, "added")))
 
 
 EVALUATE_EXAMPLES = """Examples:
@@ -120,7 +122,7 @@ Exit status: 0 merged, 1 the data or the settings of the runs differ, 2 bad inpu
 def merge(
     *,
     runs: Annotated[list[Path], typer.Argument(metavar="RUNS", autocompletion=options.complete_runs)],
-    out: Annotated[Path, typer.Option("--out", "-o")],
+    out: options.OutFolder,
     overwrite: bool = False,
     output: Output,
 ) -> None:
@@ -135,12 +137,9 @@ def merge(
     from hubscout.ranking import Ranking
     from hubscout.ranking.journal import merge_rankings
     from hubscout.runs.ranking_storage import to_json
-    from hubscout.runs.run_folder import RANKING, check_folder
 
     check_folder(out, RANKING, resume=False, overwrite=overwrite)
     if (out / RANKING).exists() and not overwrite:
-        from hubscout.errors import InputError
-
         raise InputError(f"--out {out} holds a ranking already. Choose another folder, or add --overwrite.")
     merged = merge_rankings([Ranking.load(run) for run in runs])
     merged.save(out)
@@ -163,7 +162,7 @@ def reference(
     *,
     data: options.Data,
     models: options.Models,
-    out: Annotated[Path, typer.Option("--out", "-o")],
+    out: options.OutFolder,
     existing: options.Existing,
     learning_rates: str | None = None,
     weight_decays: str | None = None,
@@ -225,22 +224,23 @@ def reference(
             **vars(existing),
             **arguments,
         )
-    if output.as_json:
-        best = {model: vars(found.best(model)) for model in found.models}
-        print_json({"metric": found.metric, "best": best, "failures": found.failures, "trials": len(found.trials)})
-        return
+    best = {model: found.best(model) for model in found.models}
+    record = {"metric": found.metric, "best": {model: vars(one) for model, one in best.items()}}
+    told = partial(metric_text, found.metric)
     rows = [
-        (one.model, f"{one.test:.4f}", f"{one.validation:.4f}", f"{one.learning_rate:g}", f"{one.weight_decay:g}")
-        for one in map(found.best, found.models)
+        (model, *map(told, (one.test, one.validation)), f"{one.learning_rate:g}", f"{one.weight_decay:g}")
+        for model, one in best.items()
     ]
     rows += [(model, reason, "–", "–", "–") for model, reason in found.failures.items()]
     heads = ("model", "test", "validation", "learning rate", "weight decay")
-    print_table(heads, rows, right=heads[1:], title=f"{found.metric} of fine-tuning ({out / 'reference.csv'})")
+    title = f"{found.metric} of fine-tuning ({out / 'reference.csv'})"
+    output.show(
+        lambda: {**record, "failures": found.failures, "trials": len(found.trials)},
+        text_table(heads, rows, right=heads[1:], title=title),
+    )
 
 
 def _numbers(text: str, argument: str) -> tuple[float, ...]:
-    from hubscout.errors import InputError
-
     try:
         return tuple(float(part) for part in split_list([text]))
     except ValueError as error:

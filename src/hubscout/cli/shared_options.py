@@ -47,6 +47,16 @@ def complete_runs(incomplete: str) -> list[str]:
     return sorted(str(path.parent) for path in Path().glob(f"*/{RANKING}") if str(path.parent).startswith(incomplete))
 
 
+_PANELS = {
+    "How models are scored": ("metrics", "layers", "layer", "center"),
+    "How it runs": (
+        *("device", "precision", "accelerate", "data_in_memory", "cache", "no_cache", "engine", "address", "workers"),
+        *("processes", "time_limit", "seed", "profile", "allow_code"),
+    ),
+}
+_PANEL_OF = {name: panel for panel, names in _PANELS.items() for name in names}
+"""Which part of the help an option stands in, of those that a first run does without."""
+
 HOW_READ = "How the data is read"
 Column = Annotated[str | None, typer.Option(rich_help_panel=HOW_READ)]
 Columns = Annotated[list[str] | None, typer.Option(rich_help_panel=HOW_READ)]
@@ -59,6 +69,8 @@ ImageRoot = Annotated[
 Count = Annotated[int | None, typer.Option(min=1)]
 Model = Annotated[str | None, typer.Option(autocompletion=complete_models)]
 Out = Annotated[Path | None, typer.Option("--out", "-o")]
+OutFolder = Annotated[Path, typer.Option("--out", "-o")]
+SomeModels = Annotated[list[str] | None, typer.Option("--models", "-m", autocompletion=complete_models)]
 Run = Annotated[Path, typer.Argument(metavar="RUN", autocompletion=complete_runs)]
 """Their help is in the docstring of the command."""
 Limit = Annotated[str | None, typer.Option(help="Use a stratified subset of this many training samples, such as 2k.")]
@@ -68,7 +80,7 @@ Models = Annotated[
         "--models",
         "-m",
         help="Models: identifiers or patterns, repeated or joined by commas; @FILE has one per line; small, base or "
-        "large is a list of hubscout's own (where none is named: small on a CPU, base on a GPU).",
+        "large is a list of hubscout's own.",
         show_default=False,
         autocompletion=complete_models,
     ),
@@ -120,6 +132,15 @@ def command_began(ctx: typer.Context) -> float | None:
     return (ctx.obj or {}).get("began")
 
 
+def in_options(words: str) -> str:
+    """What is said of arguments of Python, said of options of the command line.
+
+    >>> in_options("give kind='regression'")
+    'give --kind regression'
+    """
+    return re.sub(r"\b(kind|label|text|image|split|group)='([^']*)'", r"--\1 \2", words)
+
+
 def only_for(purpose: str, **options: object) -> None:
     """Raise for an option that was given and that only something else would heed.
 
@@ -139,12 +160,13 @@ class Data:
 
     Args:
         data: A folder of images with a folder per class; a CSV, JSONL or Parquet file, or a folder with one per split;
-            a CoNLL file; hf:ID. Options of the reader may follow: pets.parquet?label=breed.
+            a CoNLL file; an .npz file; hf:ID. Options of the reader may follow: pets.parquet?label=breed.
         image: Column of images (paths or bytes).
         text: Column of texts; twice, or A,B, for pairs of texts.
         label: Column of labels; repeat it, or A,B, for several.
         kind: classification, multilabel, regression or tagging, where it is not clear.
         split: Column that says train, validation or test.
+        group: Column that says which rows come from one source, such as a patient: splits never divide them.
 
     """
 
@@ -155,6 +177,7 @@ class Data:
     label: Columns = None
     kind: Column = None
     split: Column = None
+    group: Column = None
 
     def open(self, *, limit: str | None = None, seed: int = 0, quiet: bool = False) -> Task:
         """Open DATA, say on standard error what it was taken for, and take `limit` samples of its train split."""
@@ -176,10 +199,10 @@ class Data:
             label=one_or_more(self.label),
             kind=self.kind,
             split=self.split,
+            group=self.group,
             image_root=None if self.image_root is None else str(self.image_root),
         )
-        # What notes say of arguments is said of options here.
-        say(re.sub(r"\b(kind|label|text|image|split)='([^']*)'", r"--\1 \2", task.describe()), quiet=quiet)
+        say(in_options(task.describe()), quiet=quiet)
         return task if limit is None else task.subset(parse_limit(limit), seed)
 
 
@@ -302,6 +325,9 @@ def _spelled(function: Callable[..., Any]) -> list[inspect.Parameter]:
         if kind is not typer.Context:
             option = copy(known[0]) if known else typer.Option(f"--{one.name.replace('_', '-')}")
             option.help = helps.get(one.name, option.help)
+            option.rich_help_panel = option.rich_help_panel or _PANEL_OF.get(one.name)
+            if option.min is not None:
+                option.metavar = "N"  # `<int range>` would leave the texts of all options half of the width
             one = one.replace(annotation=Annotated[kind, option])
         found.append(one)
     return found

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hubscout.cli import shared_options as options
 from hubscout.cli.output import Output, progress, run_folder, say, say_saved, warn_and_exit
 from hubscout.cli.values import list_arguments, read_settings, split_models
+from hubscout.errors import InputError, InterruptedRunError, TuningError
+from hubscout.runs.run_folder import RACE, RANKING, TUNING
+from hubscout.runs.texts import short_name
+
+if TYPE_CHECKING:
+    from hubscout.tuning import Tuned
+    from hubscout.tuning.method_comparison import Comparison
 
 app = typer.Typer(add_completion=False)
 
@@ -43,7 +53,6 @@ class Training:
         trade_off: λ, the weight of the teachers' term; the method's own if not given.
         teacher_targets: When teachers answer: cached (once, first), left-out, live (each step), or views (of a few
             crops).
-        device: auto, cpu or cuda.
         processes: How many processes torchrun starts; the run warns if there are more or fewer.
 
     """
@@ -57,7 +66,7 @@ class Training:
     lora_rank: Annotated[int | None, typer.Option("--lora", min=1)] = None
     trade_off: float | None = None
     teacher_targets: str | None = None
-    device: str = "auto"
+    device: options.TuningDevice = "auto"
     data_in_memory: options.InMemory = None
     processes: options.Count = None
 
@@ -92,14 +101,14 @@ def tune(
 
     Trains on the train split, keeps the weights that are best on validation, reports test with intervals. Run the
     same command again to resume a run that was stopped, to the same result. A run that diverges restarts at a lower
-    learning rate; a model that is worse than guessing is saved, marked, and the exit status is 4.
+    learning rate; a model whose 95% interval lies below guessing is saved, marked, and the exit status is 4.
 
     Args:
-        model: The model to tune.
+        model: The model to tune, such as the one that `hubscout rank` names.
         teachers: The --out folder of a rank, a race or a tune, or models, repeated or joined by commas.
         top: How many of a ranking's best models teach; 3 if not given.
-        method: fine-tune, kd, logit-kd, distill-weighted, zoo, b-tuning, or all: compare them over seeds. Without it:
-            b-tuning where there are teachers, fine-tune where there are none.
+        method: fine-tune, kd, logit-kd, distill-weighted, zoo or b-tuning; all compares fine-tune, kd, zoo and b-tuning
+            over seeds. Without it: b-tuning where there are teachers, fine-tune where there are none.
         out: Folder of the tuned model, its checkpoints and its card; by default a new one in runs/.
         seeds: With --method all: how many seeds; 3 if not given.
         engine: With --method all: where the runs go, local (the default) or ray.
@@ -108,10 +117,8 @@ def tune(
         listing: Print everything that --set takes, with defaults, and exit.
 
     """
-    from hubscout.errors import InputError
     from hubscout.features import FeatureCache
     from hubscout.optional import require_onnx
-    from hubscout.runs.texts import short_names
     from hubscout.tuning.arguments import TuningArguments
     from hubscout.tuning.choices import check_choices
 
@@ -139,43 +146,56 @@ def tune(
     if out is None and (existing.resume or existing.overwrite or int(os.environ.get("WORLD_SIZE", "1")) > 1):
         raise InputError("--resume, --overwrite and runs of several processes need the folder of the run: give --out.")
     chosen |= {**vars(existing), "skip_bad": skip_bad}
-    with run_folder(out, f"{task.name}-{short_names([model])[0]}", quiet=output.quiet) as place:
-        chosen["out"] = place
+    with run_folder(out, f"{task.name}-{short_name(model)}", quiet=output.quiet) as place:
         if method == "all":
+            from hubscout.tuning.method_comparison import compare
+
             chosen |= {"seeds": range(seeds or 3), "engine": where.engine, "engine_options": engine_options}
-            warnings = _compare(ctx, task, model, taught_by, chosen, output)
+            compared = partial(compare, task, model, taught_by, out=place, **chosen)
+            warnings = _compare(ctx, compared, place, output)
         else:
+            from hubscout.tuning import tune as run
+
             # Under a budget, as far as there is time for it.
             probe = {"linear_probe": True} if arguments.budget is None else {}
             chosen = {"seed": seed, **probe, "began": options.command_began(ctx), **chosen}
-            warnings = _tune(ctx, task, model, taught_by, method, chosen, output, onnx=onnx)
+            tuning = partial(run, task, model, taught_by, method, out=place, **chosen)
+            measured = bool(len(task.validation) or len(task.test))
+            warnings = _tune(ctx, tuning, place, output, title=method, onnx=onnx, measured=measured)
     warn_and_exit(ctx, warnings)
+
+
+@contextmanager
+def _resumable() -> Iterator[None]:
+    """Ctrl-C before the first step or after the last says how to go on; in between, training itself does."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise InterruptedRunError("run the same command again to go on.") from error
 
 
 def _tune(
     ctx: typer.Context,
-    task: Any,
-    model: str,
-    teachers: list[str],
-    method: str,
-    chosen: dict[str, Any],
+    run: Callable[..., Tuned],
+    out: Path,
     output: Output,
     *,
+    title: str,
     onnx: bool,
+    measured: bool,
 ) -> list[str]:
-    """Tune and tell; gives the warnings."""
-    from hubscout.errors import TuningError
+    """Tune and tell; gives the warnings. `measured`: there are samples to measure the result on."""
     from hubscout.runs.evaluation_record import conclusion
-    from hubscout.tuning import tune as run
     from hubscout.tuning.tuned_folder import opens_by_code
 
-    out: Path = chosen["out"]
-    with progress(ctx, quiet=output.quiet, title=method) as observer:
-        tuned = run(task, model, teachers, method, observer=observer, **chosen)
+    with _resumable(), progress(ctx, quiet=output.quiet, title=title) as observer:
+        tuned = run(observer=observer)
     if not _is_main():
         return []
+    why = "" if measured else ": there are neither validation nor test samples"
+    not_measured = f"How good it is was not measured{why}."
     told = replace(tuned, warning="")  # the warning is the last word of the command
-    output.show(lambda: {**tuned.record(), "out": out}, str(told), conclusion(tuned.tuning_run()))
+    output.show(lambda: {**tuned.record(), "out": out}, str(told), conclusion(tuned.tuning_run()) or not_measured)
     say_saved(out, out, by_code=opens_by_code(tuned, out), quiet=output.quiet)
     if onnx:
         try:
@@ -188,15 +208,10 @@ def _tune(
     return [tuned.warning]
 
 
-def _compare(
-    ctx: typer.Context, task: Any, model: str, teachers: list[str], chosen: dict[str, Any], output: Output
-) -> list[str]:
+def _compare(ctx: typer.Context, run: Callable[..., Comparison], out: Path, output: Output) -> list[str]:
     """Compare and tell; gives the warnings."""
-    from hubscout.tuning.method_comparison import compare
-
-    out: Path = chosen["out"]
-    with progress(ctx, quiet=output.quiet, title="compare") as observer:
-        found = compare(task, model, teachers, observer=observer, **chosen)
+    with _resumable(), progress(ctx, quiet=output.quiet, title="compare") as observer:
+        found = run(observer=observer)
     output.show(lambda: {**found.record(), "out": out}, found.table())
     output.say(f"The models are in {out}, by method and seed, such as {out / found.trials[0].folder}")
     return [f"{trial.folder}: {trial.warning}" for trial in found.trials if trial.warning]
@@ -204,12 +219,10 @@ def _compare(
 
 def open_teachers(values: list[str], top: int, *, allow_code: bool = False) -> list[str]:
     """Identifiers: those named, the best of a ranking or a race whose folder is given, a tuned model by that of it."""
-    from hubscout.errors import InputError
     from hubscout.file_identifiers import IdentifierFromFile
     from hubscout.hubs.hub_registry import check_identifier
     from hubscout.ranking import Ranking
     from hubscout.runs.race_record import read_race
-    from hubscout.runs.run_folder import RACE, RANKING, TUNING
 
     found: list[str] = []
     for value in split_models(values, allow_code=allow_code):
@@ -263,8 +276,6 @@ def soup(
         out: Folder of the averaged model; a new one in runs/.
 
     """
-    from hubscout.errors import InputError
-    from hubscout.runs.run_folder import TUNING
     from hubscout.runs.tuning_record import read_tuning
     from hubscout.tuning.choices import check_souped
 

@@ -9,6 +9,7 @@ from typing import Any, get_args, get_type_hints
 
 import typer
 
+from hubscout.cli.app import options_by_argument
 from hubscout.errors import InputError
 from hubscout.file_identifiers import IdentifierFromFile
 
@@ -66,7 +67,7 @@ def read_settings(pairs: list[str]) -> dict[str, Any]:
     >>> read_settings(["augment=none"])  # a word that this argument knows
     {'augment': 'none'}
     """
-    from hubscout.hubs.hub_registry import read_value
+    from hubscout.hubs.model_identifier import read_value
     from hubscout.tuning.arguments import TuningArguments
 
     words = get_type_hints(TuningArguments)
@@ -107,9 +108,6 @@ def list_arguments(wanted: bool) -> None:
 
 def check_settings(context: typer.Context, pairs: list[str] | None) -> list[str] | None:
     """Refuse to `--set` what has an option of its own in the command: one of the two would be ignored."""
-    from hubscout.cli.app import options_by_argument
-    from hubscout.errors import InputError
-
     options = options_by_argument(context.command.params)
     for pair in pairs or ():
         if option := options.get(pair.partition("=")[0].strip().replace("-", "_")):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from hubscout.engines.job import Held, InFile, Job, JobQueue, JobResult, Shared, listening, perform
-from hubscout.errors import InputError, UnknownEngineError
+from hubscout.errors import UnknownEngineError, check_keywords, check_least
 from hubscout.registry import Registry
 
 if TYPE_CHECKING:
@@ -26,12 +28,10 @@ class Engine(Protocol):
     @property
     def elsewhere(self) -> bool:
         """Whether jobs run in other processes than this one, and so must be picklable."""
-        ...
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What the user should know, such as the address of a dashboard."""
-        ...
 
     def run(
         self, jobs: Iterable[Job], *, observer: Observer | None = None, then: Follow | None = None
@@ -50,7 +50,6 @@ class Engine(Protocol):
             An iterator over the results.
 
         """
-        ...
 
     def share(self, value: T) -> Shared[T]:
         """Make a value available to all jobs; it travels once to each machine, not with each job.
@@ -62,7 +61,6 @@ class Engine(Protocol):
             A reference to it, small enough to be part of a job; its `get` gives the value.
 
         """
-        ...
 
     def places(self, *, cpus: float = 1.0, gpus: float = 0.0) -> int:
         """How many jobs of this size can run at the same time, at least 1.
@@ -75,7 +73,6 @@ class Engine(Protocol):
             The number of jobs.
 
         """
-        ...
 
     def total(self, resource: str) -> float:
         """How many "CPU" or "GPU" there are in all.
@@ -87,7 +84,6 @@ class Engine(Protocol):
             The number; 0 where there are none.
 
         """
-        ...
 
     def shares_files(self) -> bool:
         """Whether all jobs see the files of this machine for certain.
@@ -96,11 +92,9 @@ class Engine(Protocol):
             True where a path means the same file to every job.
 
         """
-        ...
 
     def close(self) -> None:
         """Let go of processes and connections."""
-        ...
 
 
 ENGINES: Registry[Callable[..., Engine]] = Registry("engine", UnknownEngineError, group="hubscout.engines")
@@ -118,6 +112,7 @@ def open_engine(name: str, **options: Any) -> Engine:
 
     Raises:
         UnknownEngineError: there is no engine of this name.
+        UnknownNameError: it has no such option.
         EngineError: it cannot be started or reached.
         MissingDependencyError: the package that it needs is not installed.
 
@@ -126,7 +121,28 @@ def open_engine(name: str, **options: Any) -> Engine:
         [7]
 
     """
+    check_engine(name, options)
     return ENGINES[name](**options)
+
+
+def check_engine(name: str, options: Iterable[str] = ()) -> None:
+    """Raise for an engine that there is not, or for options that it does not have; nothing is started."""
+    parameters = inspect.signature(ENGINES[name]).parameters
+    if not any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+        check_keywords(options, parameters, context=f"for the engine {name!r}")
+
+
+@contextmanager
+def running_engine(engine: str | Engine, options: Mapping[str, Any] | None = None) -> Iterator[Engine]:
+    """An engine for the time of a block: one by name, which is closed after it, or one that is open and stays so."""
+    if not isinstance(engine, str):
+        yield engine
+        return
+    opened = open_engine(engine, **(options or {}))
+    try:
+        yield opened
+    finally:
+        opened.close()
 
 
 @ENGINES.register("local")
@@ -154,9 +170,8 @@ class LocalEngine:
     """
 
     def __init__(self, workers: int = 0, *, attempts: int = 3, import_main: bool = False) -> None:
-        for name, value, least in (("workers", workers, 0), ("attempts", attempts, 1)):
-            if value < least:
-                raise InputError(f"{name} must be at least {least}, got {value}.")
+        check_least("workers", workers, 0)
+        check_least("attempts", attempts)
         self.workers = workers
         self.notes: tuple[str, ...] = ()
         self._pool: WorkerPool | None = None

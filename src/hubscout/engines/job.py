@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from hubscout.errors import EngineError, HubscoutError, InputError
+from hubscout.errors import EngineError, HubscoutError, InputError, one_line
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,7 @@ class JobResult:
     @property
     def reason(self) -> str:
         """Why it failed, in one line; empty if it did not."""
-        if self.error is None:
-            return ""
-        return " ".join(str(self.error).split()) or type(self.error).__name__
+        return "" if self.error is None else one_line(self.error)
 
 
 def perform(job: Job) -> JobResult:
@@ -171,7 +169,6 @@ class Shared(Protocol[T_co]):
             The value.
 
         """
-        ...
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from hubscout.engines.engine import ENGINES, Follow, Observer
 from hubscout.engines.job import Job, JobResult, Shared
-from hubscout.errors import EngineError, InputError
+from hubscout.errors import EngineError, InputError, check_least
 from hubscout.optional import require
 
 T = TypeVar("T")
@@ -61,8 +61,7 @@ class RayEngine:
     def __init__(
         self, address: str | None = None, *, attempts: int = 3, dashboard: bool = True, **options: Any
     ) -> None:
-        if attempts < 1:
-            raise InputError(f"attempts must be at least 1, got {attempts}.")
+        check_least("attempts", attempts)
         self._ray = require("ray", extra="ray", purpose="The engine 'ray'")
         self.attempts = attempts
         self.notes: tuple[str, ...] = ()

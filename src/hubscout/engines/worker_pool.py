@@ -134,8 +134,7 @@ class WorkerPool:
         """Stop a job that has been silent for too long."""
         self._dismiss(worker)
         assert worker.job is not None
-        limit = worker.job.seconds_limit or 0.0
-        return JobResult(worker.job.key, time.monotonic() - worker.since, error=hung(limit))
+        return JobResult(worker.job.key, time.monotonic() - worker.since, error=hung(worker.job.seconds_limit or 0.0))
 
     def _dismiss(self, worker: Worker) -> None:
         self._workers.remove(worker)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hubscout.errors import InputError
+from hubscout.errors import InputError, check_least
 from hubscout.evaluation.correlation import Better, Pairs, Statistic, Values, pair, permutation_p_value, plain, weighted
 
 
@@ -37,8 +37,7 @@ def top_k_accuracy(
 
     """
     pairs = pair(scores, reference, better=better, score_better=score_better)
-    chosen = first_k(pairs, k)
-    return float(pairs.reference[chosen].max() == pairs.reference.max())
+    return float(pairs.reference[first_k(pairs, k)].max() == pairs.reference.max())
 
 
 def relative_at_k(
@@ -243,12 +242,10 @@ def bootstrap_interval(
         True
 
     """
-    if resamples < 1:
-        raise InputError(f"resamples must be at least 1; got {resamples}.")
+    check_least("resamples", resamples)
     if not 0 < level < 1:
         raise InputError(f"level must be between 0 and 1; got {level!r}.")
-    generator = np.random.default_rng(seed)
-    draws = generator.integers(len(scores), size=(resamples, len(scores)))
+    draws = np.random.default_rng(seed).integers(len(scores), size=(resamples, len(scores)))
     values = [statistic(scores[draw], reference[draw]) for draw in draws if np.ptp(draw) > 0]
     if not values:
         value = statistic(scores, reference)

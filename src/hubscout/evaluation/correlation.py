@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations as all_permutations
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
-from hubscout.errors import InputError
+from hubscout.errors import InputError, check_choice, check_least
 
 Better = Literal["higher", "lower"]
 Values = Sequence[float] | np.ndarray | Mapping[str, Any]
@@ -39,8 +39,7 @@ def pair(scores: Values, reference: Values, *, better: Better = "higher", score_
     array([-0.3, -0.1])
     """
     for argument, value in (("better", better), ("score_better", score_better)):
-        if value not in ("higher", "lower"):
-            raise InputError(f"{argument} must be 'higher' or 'lower'; got {value!r}.")
+        check_choice(argument, value, get_args(Better))
     if isinstance(scores, Mapping) != isinstance(reference, Mapping):
         raise InputError("scores and reference must both be mappings from names, or both sequences in one order.")
     if not isinstance(scores, Mapping) and len(scores) != len(reference):
@@ -181,8 +180,7 @@ def permutation_p_value(
         0.16666666666666666
 
     """
-    if permutations < 1:
-        raise InputError(f"permutations must be at least 1; got {permutations}.")
+    check_least("permutations", permutations)
     pairs = pair(scores, reference, better=better, score_better=score_better)
     measure = statistic or weighted
     # A trifle below, so that orders equal but for rounding count as equal.

@@ -3,7 +3,7 @@
 Arrays in, dataclasses out: no files of models, no tasks, no torch modules.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hubscout.evidence.array_logme import logme
 from hubscout.evidence.evidence import Evidence
@@ -12,6 +12,7 @@ from hubscout.evidence.posterior import Neighbour, nearest
 from hubscout.evidence.profile import convergence_guaranteed, convergence_margin, fixed_point_map
 from hubscout.evidence.solvers import SOLVERS
 from hubscout.evidence.statistics import Block, Statistics
+from hubscout.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from hubscout.evidence.estimators import LogMEClassifier, LogMERegressor
@@ -32,11 +33,5 @@ __all__ = [
     "nearest",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    # scikit-learn takes most of a second to import: only who asks for an estimator pays for it.
-    if name in ("LogMEClassifier", "LogMERegressor"):
-        from hubscout.evidence import estimators
-
-        return getattr(estimators, name)
-    raise AttributeError(f"module 'hubscout.evidence' has no attribute {name!r}")
+# scikit-learn takes most of a second to import: only who asks for an estimator pays for it.
+__getattr__ = lazy_names(__name__, dict.fromkeys(("LogMEClassifier", "LogMERegressor"), f"{__name__}.estimators"))

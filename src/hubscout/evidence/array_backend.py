@@ -105,9 +105,7 @@ def to_device_of(array: Array, reference: Array) -> Array:
 
 def to_float64(array: Array) -> Array:
     """The same numbers as float64; a copy only where the type changes."""
-    if is_torch(array):
-        return array.double()
-    return np.asarray(array, dtype=np.float64)
+    return array.double() if is_torch(array) else np.asarray(array, dtype=np.float64)
 
 
 def zeros_like_device(reference: Array, *shape: int) -> Array:

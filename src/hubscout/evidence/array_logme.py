@@ -267,8 +267,7 @@ def _with_row_error(
         return fitted
     ratio, beta = fitted.ratio[scored], fitted.beta[scored]
     contributions = contributions_from_rows(spectrum, inner, targets, residuals, ratio, beta, block_of_row)
-    error = error_from_contributions(fitted.score, contributions, np.bincount(block_of_row))
-    return replace(fitted, **vars(error))
+    return replace(fitted, **vars(error_from_contributions(fitted.score, contributions, np.bincount(block_of_row))))
 
 
 def _column_part(rows: Array, columns: slice, means: Array | None) -> Array:

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from hubscout.errors import InputError
+from hubscout.errors import InputError, check_choice
 from hubscout.evidence.array_backend import Array, as_native, is_torch, namespace, sum_of_squares, to_float64, to_host
 
 SMALLEST_NORM, LARGEST_NORM = 1e-75, 1e75
@@ -29,8 +29,7 @@ class Targets:
 
 def check_kind(kind: str) -> None:
     """Raise unless `kind` is one of the three."""
-    if kind not in KINDS:
-        raise InputError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}.")
+    check_choice("kind", kind, KINDS)
 
 
 def default_center(kind: str, *, predicting: bool = False) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +14,7 @@ from hubscout.evidence.checks import Kind
 from hubscout.evidence.posterior import predict_left_out, predict_mean, predict_variance
 from hubscout.evidence.spectrum import Spectrum, kept
 from hubscout.evidence.statistics import Statistics
+from hubscout.text_table import html_table, text_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -185,10 +185,10 @@ class Evidence:
         return predict_left_out(self, features, labels)
 
     def __rich__(self) -> Table:
-        return as_table(self)
+        return text_table(HEADS, cells(self), right=HEADS[1:], title=title(self), notes=self.notes)
 
     def _repr_html_(self) -> str:
-        return as_html(self)
+        return html_table(HEADS, cells(self), title=title(self), notes=self.notes)
 
     def without_spectrum(self) -> Evidence:
         """The same without what only predictive variances and convergence need: small enough to keep many.
@@ -273,34 +273,14 @@ def caveats(evidence: Evidence) -> list[str]:
             f"The features fit these targets without noise, so their evidence has no bound and the score compares "
             f"with no other: {names}. Is the label among the features, or do samples occur many times?"
         )
+    elif evidence.rounding > 1:
+        lines.append(
+            "For some target the features leave so little noise that its part of the score is rounding, and the score "
+            "compares with no other. Are there classes of very few samples, or samples that occur many times?"
+        )
     elif evidence.rounding > NOTABLE_ROUNDING:
         lines.append(
             f"About {evidence.rounding:.1g} nats per sample of the score are rounding: the features differ too much in "
             "scale for float64, or leave too little noise in the labels. Standardise or centre them."
         )
     return lines
-
-
-def as_table(evidence: Evidence) -> Table:
-    """For a rich console. Names are text, never markup."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=Text(title(evidence)), title_justify="left", header_style="bold")
-    for head in HEADS:
-        table.add_column(head, justify="left" if head == "target" else "right")
-    for line in cells(evidence):
-        table.add_row(*(Text(cell) for cell in line))
-    if notes(evidence):
-        table.caption = Text(" ".join(notes(evidence)))
-        table.caption_justify = "left"
-    return table
-
-
-def as_html(evidence: Evidence) -> str:
-    """For a notebook. Every name is escaped."""
-    head = "".join(f"<th>{escape(head)}</th>" for head in HEADS)
-    body = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in line) + "</tr>" for line in cells(evidence))
-    foot = "".join(f"<p>{escape(note)}</p>" for note in notes(evidence))
-    caption = f"<caption>{escape(title(evidence))}</caption>"
-    return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{foot}"

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hubscout.errors import InputError
+from hubscout.errors import InputError, check_least
 from hubscout.evidence.array_backend import (
     Array,
     add_product,
@@ -70,11 +70,9 @@ def assign_blocks(n: int, blocks: int | Sequence[int] | np.ndarray) -> np.ndarra
         if given.shape != (n,) or given.dtype.kind not in "iu":
             raise InputError(f"blocks must be a whole number or {n} block ids; got {given.dtype} of {given.shape}.")
         return np.unique(given, return_inverse=True)[1]
-    if blocks < 1:
-        raise InputError(f"blocks must be at least 1; got {blocks}.")
+    check_least("blocks", blocks)
     count = min(int(blocks), n)
-    positions = np.random.default_rng(0).permutation(n)
-    return positions * count // n
+    return np.random.default_rng(0).permutation(n) * count // n
 
 
 def error_from_contributions(score: float, contributions: np.ndarray, sizes: np.ndarray) -> JackknifeError:

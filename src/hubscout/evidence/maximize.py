@@ -5,11 +5,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
-from hubscout.errors import InputError, RoundingWarning, UnboundedEvidenceWarning
+from hubscout.errors import InputError, RoundingWarning, UnboundedEvidenceWarning, check_choice, check_least
 from hubscout.evidence.array_backend import Array, to_host
 from hubscout.evidence.base_rates import OverBaseRates, constant_of, over_base_rates
 from hubscout.evidence.block import Block, observations, scored_targets
@@ -47,12 +47,10 @@ class Settings:
 
     def __post_init__(self) -> None:
         SOLVERS[self.solver]
-        if self.jackknife not in ("linear", "exact", "none"):
-            raise InputError(f"jackknife must be 'linear', 'exact' or 'none'; got {self.jackknife!r}.")
+        check_choice("jackknife", self.jackknife, get_args(Jackknife))
         if self.tolerance is not None and not self.tolerance > 0:
             raise InputError(f"tolerance must be positive; got {self.tolerance!r}.")
-        if self.max_iterations is not None and self.max_iterations < 1:
-            raise InputError(f"max_iterations must be at least 1; got {self.max_iterations!r}.")
+        check_least("max_iterations", 1 if self.max_iterations is None else self.max_iterations)
 
     def solve(self, spectrum: Spectrum, block: Block | None) -> Solution:
         """Run the solver. Each has defaults of its own for what is None here."""

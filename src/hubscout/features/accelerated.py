@@ -17,10 +17,11 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from hubscout.errors import AccelerationError, CacheError, HubscoutError
+from hubscout.errors import AccelerationError, CacheError, HubscoutError, first_line
 from hubscout.evidence import logme
 from hubscout.features.feature_cache import GRAPH
 from hubscout.features.graph_export import Session, export, weights_of
+from hubscout.features.mapped_weights import let_go_of_pages
 from hubscout.features.pipeline import collate
 from hubscout.features.precision import relative_error
 from hubscout.features.static_padding import write_padding_down
@@ -58,6 +59,7 @@ class Graph:
         import torch
 
         self._session = Session(path, weights_of(backbone), threads=torch.get_num_threads())
+        let_go_of_pages(backbone.module)  # the session has its own, packed
 
     def __call__(self, batch: Batch) -> Output:
         import torch
@@ -97,7 +99,7 @@ def open_graph(job: ExtractionPlan, runner: Runner, reader: Reader, cache: Featu
         if isinstance(error, AccelerationError):
             raise
         # Torch will meet it again, and say it better.
-        raise AccelerationError(f"it cannot be checked ({_first_line(error)})") from error
+        raise AccelerationError(f"it cannot be checked ({first_line(error)[:200]})") from error
     if graph is None:
         raise AccelerationError("")  # why was said before
     return graph
@@ -133,7 +135,7 @@ def _make(
                 write_padding_down(path, inputs, weights_of(job.backbone))
             graph = Graph(path, job.backbone)
         except Exception as error:  # whatever a network does that the exporter does not know
-            raise AccelerationError(f"the network cannot be exported ({_first_line(error)})") from error
+            raise AccelerationError(f"the network cannot be exported ({first_line(error)[:200]})") from error
         graph = _checked(job, graph, batches, exact, rows[longest_first])
         if files is not None:
             try:
@@ -196,7 +198,7 @@ def _checked(
         try:
             given = graph(batch)
         except Exception as error:
-            raise AccelerationError(f"it fails ({_first_line(error)})") from error
+            raise AccelerationError(f"it fails ({first_line(error)[:200]})") from error
         others = _named(given)
         for name, one in _named(expected).items():
             other = others[name]
@@ -225,7 +227,3 @@ def _score(job: ExtractionPlan, rows: np.ndarray, features: Sequence[Tensor]) ->
         except HubscoutError:
             return 0.0
     return float(found.score)
-
-
-def _first_line(error: Exception) -> str:
-    return (next(iter(str(error).splitlines()), "") or type(error).__name__)[:200]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hubscout.errors import InputError
+from hubscout.errors import check_least
 from hubscout.features import device_batches
 
 if TYPE_CHECKING:
@@ -151,9 +151,8 @@ class PreparedPool:
     """
 
     def __init__(self, limit_bytes: int | None = None) -> None:
-        if limit_bytes is not None and limit_bytes < 0:
-            raise InputError(f"limit_bytes must not be negative, got {limit_bytes}.")
         self.limit_bytes = default_limit_bytes() if limit_bytes is None else limit_bytes
+        check_least("limit_bytes", self.limit_bytes, 0)
         self._lock = threading.Lock()
         self._sets: OrderedDict[tuple[str, str, str], PreparedSamples] = OrderedDict()
 

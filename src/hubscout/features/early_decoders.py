@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def start_decoders(device: str, task: Task) -> bool:
-    """Start them for images that the GPU itself resizes, and do not wait: by the time that the imports of the first
-    model have taken, they are ready. Whether they are needed.
+    """Start them for images that the GPU itself resizes, and do not wait: by the time that the imports of torch and of
+    the first model have taken, they are ready. Whether they are needed. Once they are there, they stay.
     """
     inputs = task.train.inputs
     count = default_processes(device, task.modality, len(inputs), decode_alone=True)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hubscout.errors import AccelerationError, CacheError
+from hubscout.errors import AccelerationError, CacheError, check_keywords, keywords
 from hubscout.features.extraction_plan import ExtractionPlan
 from hubscout.features.extractor import Extractor
 from hubscout.features.feature_keys import describe
+from hubscout.features.mapped_weights import let_go_of_pages
 from hubscout.features.options import TORCH, ExtractionOptions, pick_backend
 from hubscout.features.precision import BatchSize, pick_device, pick_precision, wait_until_warm
 from hubscout.features.result import Extraction
@@ -82,6 +83,7 @@ def extract(
 
     """
     started = time.perf_counter()
+    check_keywords(changes, {*keywords(extract), *vars(ExtractionOptions())})
     chosen = ExtractionOptions.of(**changes) if options is None else options.replace(**changes)
     backbone = open_backbone(model, observer) if isinstance(model, str) else model
     device = pick_device(chosen.device)
@@ -89,14 +91,16 @@ def extract(
     job = ExtractionPlan.prepare(
         backbone, task, split, chosen.layers or (), chosen.blocks, indices, shards, shard_rows, device
     )
+    if device == "cpu":
+        let_go_of_pages(backbone.module)  # its digest has looked at all of them
     log = Log(backbone.card.identifier, observer or silent)
     backend = pick_backend(chosen.accelerate, job, device, pick_precision(chosen.precision, device))
 
     def run(backend: str) -> Extraction:
         extractor = Extractor(
-            job,
-            log,
-            chosen,
+            job=job,
+            log=log,
+            options=chosen,
             device=device,
             backend=backend,
             cache=cache,
@@ -118,6 +122,34 @@ def extract(
         result = run(TORCH)
     log.observer(Finished(backbone.card.identifier, result.seconds))
     return result
+
+
+def is_cached(
+    backbone: Backbone, task: Task, split: str, cache: FeatureCache, options: ExtractionOptions | None = None
+) -> bool:
+    """Whether `extract` with the same arguments would find the features of every sample in the cache.
+
+    Args:
+        backbone: the model.
+        task: the labelled data.
+        split: which part of it.
+        cache: where to look.
+        options: how the model would be run.
+
+    Returns:
+        False also where the cache cannot be read.
+
+    """
+    chosen = options or ExtractionOptions()
+    device = pick_device(chosen.device)
+    job = ExtractionPlan.prepare(backbone, task, split, chosen.layers or (), chosen.blocks, None, None, None, device)
+    precision = pick_precision(chosen.precision, device)
+    try:
+        about = describe(job, precision.label, pick_backend(chosen.accelerate, job, device, precision))
+        with cache.open(about, job.layers, lambda text: None, shard_rows=job.shard_rows, exclusive=False) as entry:
+            return len(entry.finished(job.parts)) == len(job.parts)
+    except CacheError:
+        return False
 
 
 def _open_entry(extractor: Extractor, stack: ExitStack, *, exclusive: bool) -> OpenEntry | None:
@@ -147,13 +179,10 @@ def open_backbone(identifier: str, observer: Observer | None = None) -> Backbone
 
 def downloads_told(model: str, observer: Observer | None) -> AbstractContextManager[None]:
     """In a `with` block, `observer` hears of downloads as events of `model`."""
+    if observer is None:
+        return listening(None)
 
-    def hear(news: Downloaded | str) -> None:
-        if observer is None:
-            return
-        if isinstance(news, str):
-            observer(Message(model, news))
-        else:
-            observer(Downloading(model, news.bytes_done, news.bytes_total))
+    def event(news: Downloaded | str) -> Message | Downloading:
+        return Message(model, news) if isinstance(news, str) else Downloading(model, news.bytes_done, news.bytes_total)
 
-    return listening(None if observer is None else hear)
+    return listening(lambda news: observer(event(news)))

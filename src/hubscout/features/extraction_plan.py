@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hubscout.errors import InputError, TaskError
+from hubscout.errors import InputError, TaskError, check_choice, check_least
 from hubscout.features.feature_keys import identity
 from hubscout.hubs.pooling import check_layers
 from hubscout.tasks.kinds import kind_of
@@ -45,8 +45,7 @@ def cut(n: int, shard_rows: int | None = None) -> list[range]:
     [256, 256, 88]
     """
     size = default_shard_rows(n) if shard_rows is None else shard_rows
-    if size < 1:
-        raise InputError(f"shard_rows must be at least 1, got {shard_rows}.")
+    check_least("shard_rows", size)
     return [range(start, min(start + size, n)) for start in range(0, n, size)]
 
 
@@ -59,8 +58,7 @@ def assign_blocks(n: int, blocks: int, fingerprint: str) -> np.ndarray:
     >>> np.bincount(assign_blocks(25, 10, "pets"))
     array([3, 2, 3, 2, 3, 2, 3, 2, 3, 2])
     """
-    if blocks < 1:
-        raise InputError(f"blocks must be at least 1, got {blocks}.")
+    check_least("blocks", blocks)
     return _places(n, fingerprint) * min(blocks, max(n, 1)) // max(n, 1)
 
 
@@ -132,8 +130,7 @@ class ExtractionPlan:
         shard_rows: int | None,
         device: str,
     ) -> ExtractionPlan:
-        if split_name not in task.splits:
-            raise InputError(f"split must be one of {', '.join(task.splits)}; got {split_name!r}.")
+        check_choice("split", split_name, task.splits)
         split = task.splits[split_name]
         if len(split) == 0:
             raise TaskError(f"The split {split_name!r} of task {task.name!r} is empty.")
@@ -187,9 +184,7 @@ class ExtractionPlan:
             raw = self.split.inputs[row]
         except Exception:
             return 0  # the reader meets the same error and names the sample
-        if isinstance(raw, str):
-            return len(raw)
-        return sum(len(part) + 1 for part in raw)
+        return len(raw) if isinstance(raw, str) else sum(len(part) + 1 for part in raw)
 
 
 def kept_of_row(task: Task, split_name: str, rows: np.ndarray) -> np.ndarray:

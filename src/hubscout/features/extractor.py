@@ -5,25 +5,27 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hubscout.errors import HubscoutError, NothingReadableError, TaskError
+from hubscout.errors import HubscoutError, NothingReadableError, TaskError, first_line
 from hubscout.features import device_batches
 from hubscout.features.accelerated import open_graph
 from hubscout.features.extraction_plan import ExtractionPlan
 from hubscout.features.feature_keys import Probe, places_to_try
 from hubscout.features.forward import Runner
+from hubscout.features.freed_memory import give_back_freed, memory_kept
 from hubscout.features.options import TORCH
 from hubscout.features.pipeline import Background, Feed, PlannedBatch, PreparedBatch, collate, plan
-from hubscout.features.precision import BatchSize, Precision, give_back_freed, memory_kept, pick_precision
+from hubscout.features.precision import BatchSize, Precision, pick_precision
 from hubscout.features.preparing import InProcesses, InThreads, Preparing, Reader, default_processes, default_threads
 from hubscout.features.result import BlockAccumulator, Extraction, LayerStatistics
 from hubscout.features.shards import FINAL, BatchResult, Collector, MemoryStore, ShardData, Store, WithFallback
 from hubscout.hubs.device_resizing import DECODED, DeviceResizing, decoded
+from hubscout.hubs.model_listing import TEXT_MODALITIES
 from hubscout.runs.events import Advanced, Log, Started
 from hubscout.runs.profiler import step
 
@@ -33,42 +35,29 @@ if TYPE_CHECKING:
     from hubscout.features.feature_cache import FeatureCache, OpenEntry
     from hubscout.features.options import ExtractionOptions
     from hubscout.hubs import Batch
+    from hubscout.tasks import Task
 
-_SORTED_BY_LENGTH = ("text", "text-pair", "tokens")
 
-
+@dataclass(kw_only=True)
 class Extractor:
     """The state of one pass."""
 
-    def __init__(
-        self,
-        job: ExtractionPlan,
-        log: Log,
-        options: ExtractionOptions,
-        *,
-        device: str,
-        backend: str,
-        cache: FeatureCache | None,
-        size: BatchSize,
-        statistics: bool,
-        keep_features: bool,
-        prepared: PreparedPool | None,
-        workers: int | None,
-    ) -> None:
-        self.job = job
-        self.log = log
-        self.options = options
-        self.device = device
-        self.backend = backend
-        self.cache = cache
-        self.precision = pick_precision(options.precision, device)
-        self.size = size
-        self.statistics = statistics
-        self.keep_features = keep_features
-        self.prepared = prepared
-        self.workers = workers
-        self.preprocessing = device_batches.preprocessing_on(device if backend == TORCH else "cpu", job)
-        self.spare: Store = MemoryStore(keep=keep_features)
+    job: ExtractionPlan
+    log: Log
+    options: ExtractionOptions
+    device: str
+    backend: str
+    cache: FeatureCache | None
+    size: BatchSize
+    statistics: bool
+    keep_features: bool
+    prepared: PreparedPool | None
+    workers: int | None
+
+    def __post_init__(self) -> None:
+        self.precision = pick_precision(self.options.precision, self.device)
+        self.preprocessing = device_batches.preprocessing_on(self.device if self.backend == TORCH else "cpu", self.job)
+        self.spare: Store = MemoryStore(keep=self.keep_features)
         self.accumulators: dict[str, BlockAccumulator] = {}
         self.rows: dict[int, np.ndarray] = {}
         self.skipped: list[int] = []
@@ -89,8 +78,7 @@ class Extractor:
             exact = Precision("float32", self.precision.device_type)
             runner = self._runner(exact, BatchSize(self.size.size), lambda text: None)
             with runner:
-                batch = collate(self.preprocessing, samples)
-                return Probe(rows, runner.run(batch, samples, job.counts(rows)))
+                return Probe(rows, runner.run(collate(self.preprocessing, samples), samples, job.counts(rows)))
         except HubscoutError:
             return None
 
@@ -134,7 +122,7 @@ class Extractor:
         on_device = self._kept_on_device()
         held = None if on_device is None else partial(on_device.batch, self.device)
         reader = replace(self._reader(), keeps=on_device is None)
-        lengths = job.length if job.task.modality in _SORTED_BY_LENGTH else None
+        lengths = job.length if job.task.modality in TEXT_MODALITIES else None
         planned = list(plan(pending.items(), self.size.size, lengths))
         if self.prepared is not None:
             runner.make_room = self.prepared.clear_devices
@@ -158,8 +146,7 @@ class Extractor:
                     background.put(result)
                     log.observer(Advanced(log.model, len(result.rows) + len(result.skipped)))
             seconds = time.perf_counter() - began
-        count = sum(len(rows) for rows in pending.values())
-        return runner, count / max(seconds, 1e-9)
+        return runner, sum(len(rows) for rows in pending.values()) / max(seconds, 1e-9)
 
     def _runner(self, precision: Precision, size: BatchSize, tell: Callable[[str], None]) -> Runner:
         job = self.job
@@ -189,7 +176,7 @@ class Extractor:
     def _kept_on_device(self) -> PreparedSamples | None:
         """What keeps batches on the device; None where that is no GPU, or batches differ from model to model."""
         on_gpu = self.job.backbone.module is not None and device_batches.free_on(self.device) > 0
-        return self._known() if on_gpu and self.job.task.modality not in _SORTED_BY_LENGTH else None
+        return self._known() if on_gpu and self.job.task.modality not in TEXT_MODALITIES else None
 
     def _preprocessing_name(self) -> str:
         """A key of somebody's own class says nothing about another class that happens to choose the same."""
@@ -226,10 +213,18 @@ class Extractor:
 
     def _launch(self, runner: Runner, batch: PreparedBatch) -> Callable[[], BatchResult]:
         for row in batch.skipped:
-            self.log.tell(f"sample {row} cannot be read and is left out")
+            self.log.tell(f"sample {row} cannot be read and is left out{self._reason(row)}")
         counts = self.job.counts(batch.rows)
         arrays = dict if batch.batch is None else runner.launch(batch.batch, batch.samples, counts)
         return lambda: BatchResult(batch.part, batch.rows, batch.skipped, counts, arrays())
+
+    def _reason(self, row: int) -> str:
+        """Why a sample cannot be read, which names its file: it is read once more."""
+        try:
+            self.job.split.inputs[row]
+        except Exception as error:  # whatever reading it raises
+            return f": {first_line(error).partition('. ')[0].rstrip('.')}"
+        return ""
 
     def _take(self, part: int, rows: np.ndarray, skipped: tuple[int, ...], read: Callable[[str], np.ndarray]) -> None:
         """Count a finished shard in."""
@@ -262,8 +257,13 @@ class Extractor:
             ready = {layer: accumulator.finish() for layer, accumulator in self.accumulators.items()}
         later: dict[str, Callable[[], Statistics]] = {}
         if self.statistics:
+            # Without the plan, which has the network: nobody needs that any more.
+            about = {
+                part: (job.targets(self.rows[part]), job.blocks(self.rows[part]), job.kept(self.rows[part]))
+                for part in parts
+            }
             later = {
-                layer: partial(_statistics_of, job, store, layer, {part: self.rows[part] for part in parts})
+                layer: partial(_statistics_of, job.task, store, layer, about)
                 for layer in job.layers
                 if layer not in ready
             }
@@ -294,8 +294,11 @@ def _missing(planned: Sequence[PlannedBatch], reader: Reader, held: Callable[[np
     return max(0, left - len(reader.prepared or ()))
 
 
-def _statistics_of(job: ExtractionPlan, store: Store, layer: str, rows_of_part: dict[int, np.ndarray]) -> Statistics:
-    accumulator = BlockAccumulator(job.task.kind, job.task.target_names)
-    for part, rows in rows_of_part.items():
-        accumulator.add(store.read(part, layer), job.targets(rows), job.blocks(rows), job.kept(rows))
+def _statistics_of(
+    task: Task, store: Store, layer: str, about: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]]
+) -> Statistics:
+    """The sums of a layer; `about` are targets, blocks and samples to keep of the rows of each shard."""
+    accumulator = BlockAccumulator(task.kind, task.target_names)
+    for part, (targets, blocks, kept) in about.items():
+        accumulator.add(store.read(part, layer), targets, blocks, kept)
     return accumulator.finish()

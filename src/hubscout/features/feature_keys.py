@@ -17,12 +17,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from hubscout.errors import CacheError
 from hubscout.features.precision import SAFE_RELATIVE_ERROR
-from hubscout.hubs.hub_registry import Identifier
+from hubscout.grouping import grouped
+from hubscout.hubs.model_identifier import Identifier
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -83,8 +85,18 @@ def identity(backbone: Backbone, device: str = "cpu") -> str:
     card = backbone.card
     weights = card.weights_fingerprint
     if backbone.module is not None:
-        weights += "/" + network_digest(backbone.module, device)
+        weights += "/" + (_ahead.pop(backbone.module, "") or network_digest(backbone.module, device))
     return f"{weights}/{card.code_fingerprint}" if weights and card.code_fingerprint else weights
+
+
+_ahead: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
+"""Digests that were worked out before they were asked for, for one time."""
+
+
+def digest_ahead(backbone: Backbone) -> None:
+    """Work out the digest of a network that nobody changes before its `identity` is asked for."""
+    if backbone.module is not None:
+        _ahead[backbone.module] = network_digest(backbone.module)
 
 
 def network_digest(module: nn.Module, device: str = "cpu") -> str:
@@ -136,9 +148,7 @@ def _sums_of_small(pieces: Sequence[Tensor]) -> list[np.ndarray]:
     """The sum of each, all together: a network has hundreds, and on a GPU each operation is a kernel."""
     import torch
 
-    alike: dict[tuple[torch.dtype, torch.device], list[int]] = {}
-    for place, piece in enumerate(pieces):
-        alike.setdefault((piece.dtype, piece.device), []).append(place)
+    alike = grouped(((piece.dtype, piece.device), place) for place, piece in enumerate(pieces))
     weights, found = _place_weights().numpy(), [np.zeros(1, dtype=np.int64)] * len(pieces)
     for places in alike.values():
         ends = np.cumsum([pieces[place].numel() for place in places])

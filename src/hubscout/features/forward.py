@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from hubscout.errors import AccelerationError, HubscoutError, ModelError
+from hubscout.errors import AccelerationError, HubscoutError, ModelError, first_line
+from hubscout.features.freed_memory import release_memory
 from hubscout.features.pipeline import collate
 from hubscout.features.precision import (
     SAFE_RELATIVE_ERROR,
@@ -17,7 +17,6 @@ from hubscout.features.precision import (
     compiling_pays,
     is_out_of_memory,
     relative_error,
-    release_memory,
     wants_channels_last,
 )
 from hubscout.features.shards import FINAL, LOGITS
@@ -102,9 +101,7 @@ class Runner:
         release_memory(self.device)
         self.backbone.to(self.device)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: Any, error: object, trace: Any) -> None:
         for part, training in self._training.items():
             part.training = training
         if error is not None:
@@ -157,8 +154,7 @@ class Runner:
         start = 0
         while start < len(samples):
             piece = slice(start, start + self.size.size)
-            batch = collate(self.preprocessing, samples[piece])
-            pieces.append(self.run(batch, samples[piece], counts[piece]))
+            pieces.append(self.run(collate(self.preprocessing, samples[piece]), samples[piece], counts[piece]))
             start = piece.stop
         return {name: np.concatenate([arrays[name] for arrays in pieces]) for name in pieces[0]}
 
@@ -235,8 +231,7 @@ class Runner:
             try:
                 return self.graph(batch)
             except Exception as error:  # also where memory ran out: torch goes on with smaller batches
-                reason = next(iter(str(error).splitlines()), "")
-                raise AccelerationError(f"{type(error).__name__}: {reason}") from error
+                raise AccelerationError(f"{type(error).__name__}: {first_line(error)}") from error
         with switches_of_torch, self.precision.autocast():
             return self.backbone.forward(batch, self.layers)
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _SMALL_BYTES = 1 << 10
 """So much stands in the file: shapes and indices may hang on these numbers."""
+_OWN_OPERATORS = "com.microsoft"
+"""The name under which ONNX Runtime has operators beside the standard ones."""
 
 
 def export(
@@ -64,17 +66,20 @@ def export(
         if tensor is not None
     ]
 
-    class Whole(torch.nn.Module):
-        def forward(self, *values: Tensor) -> tuple[Tensor, ...]:
-            for holder, name, place in slots:
-                holder[name] = values[place]  # type: ignore[assignment]
-            return tuple(named(twin.forward(dict(zip(batch, values, strict=False)), layers)).values())
+    def forward(*values: Tensor) -> tuple[Tensor, ...]:
+        for holder, name, place in slots:
+            holder[name] = values[place]  # type: ignore[assignment]
+        return tuple(named(twin.forward(dict(zip(batch, values, strict=False)), layers)).values())
+
+    # Not a class of its own: that would hold the network until somebody looks for garbage.
+    whole = torch.nn.Module()
+    whole.forward = forward
 
     axes = {name: {axis: f"{name} {axis}" for axis in range(2 if name in free_length else 1)} for name in batch}
     with torch.no_grad(), warnings.catch_warnings(), _nothing_printed():
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            Whole().eval(),
+            whole.eval(),
             (*batch.values(), *(weight.detach() for weight in weights.values())),
             str(path),
             input_names=[*batch, *weights],
@@ -152,7 +157,45 @@ def _inputs_to_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
         tensor.data_location = onnx.TensorProto.EXTERNAL
         tensor.external_data.add(key="location", value="torch")
         model.graph.initializer.append(tensor)
+    _transpose_in_products(model, weights)
     onnx.save(model, str(path))
+
+
+def _transpose_in_products(model: Any, weights: Mapping[str, Tensor]) -> None:
+    """Have products by transposed matrices, those of linear layers, transpose themselves.
+
+    ONNX Runtime would otherwise write all of these matrices down transposed before it packs the first.
+    """
+    import onnx
+    import torch
+
+    matrices = {name for name, weight in weights.items() if weight.ndim == 2 and weight.dtype == torch.float32}
+    turned = {
+        node.output[0]: node.input[0]
+        for node in model.graph.node
+        if node.op_type == "Transpose" and node.input[0] in matrices and list(node.attribute[0].ints) == [1, 0]
+    }
+    products = [node for node in model.graph.node if node.op_type == "MatMul" and node.input[1] in turned]
+    for node in products:
+        node.op_type, node.domain = "FusedMatMul", _OWN_OPERATORS
+        node.input[1] = turned[node.input[1]]
+        node.attribute.append(onnx.helper.make_attribute("transB", 1))
+    if products:
+        model.opset_import.append(onnx.helper.make_opsetid(_OWN_OPERATORS, 1))
+        drop_unused(model.graph)
+
+
+def drop_unused(graph: Any) -> None:
+    """Take the nodes out that no output hangs on: their calculation would be done for nobody."""
+    if any(attribute.HasField("g") or attribute.graphs for node in graph.node for attribute in node.attribute):
+        return  # branches and loops use values without naming them as inputs
+    wanted = {output.name for output in graph.output}
+    for place in reversed(range(len(graph.node))):
+        node = graph.node[place]
+        if wanted & set(node.output):
+            wanted |= set(node.input)
+        else:
+            del graph.node[place]
 
 
 def _tables(graph: Any) -> set[str]:

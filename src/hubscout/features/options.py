@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hubscout.errors import InputError, UnknownNameError
+from hubscout.errors import InputError, check_choice, check_keywords
 from hubscout.features.precision import check_precision
 from hubscout.optional import require
 
@@ -38,8 +38,7 @@ def is_installed() -> bool:
 
 def check_acceleration(accelerate: str) -> None:
     """Refuse an acceleration that does not exist, or whose packages are missing."""
-    if accelerate not in ACCELERATIONS:
-        raise InputError(f"accelerate must be one of {', '.join(ACCELERATIONS)}; got {accelerate!r}.")
+    check_choice("accelerate", accelerate, ACCELERATIONS)
     if accelerate == ONNXRUNTIME:
         require("onnxruntime", extra="onnx", purpose="accelerate='onnxruntime'")
         require("onnx", extra="onnx", purpose="accelerate='onnxruntime'")
@@ -134,10 +133,7 @@ class ExtractionOptions:
             'cpu'
 
         """
-        known = {field.name for field in dataclasses.fields(cls)}
-        if unknown := sorted(set(options) - known):
-            raise UnknownNameError(unknown[0], known, context="extraction options")
-        return cls(**options)
+        return cls().replace(**options)
 
     @classmethod
     def from_record(cls, settings: Mapping[str, Any]) -> ExtractionOptions:
@@ -161,7 +157,11 @@ class ExtractionOptions:
         Returns:
             New options.
 
+        Raises:
+            UnknownNameError: there is no such field.
+
         """
+        check_keywords(changes, vars(self), context="extraction options")
         return dataclasses.replace(self, **changes)
 
     def decisive(self) -> dict[str, Any]:

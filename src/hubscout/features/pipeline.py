@@ -11,13 +11,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
 from hubscout.errors import HubscoutError, ModelError
 from hubscout.features.device_batches import HeldSamples
+from hubscout.hubs.length_groups import group_ends
 from hubscout.runs.profiler import step
 
 if TYPE_CHECKING:
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _WAIT_SECONDS = 0.1
+_BATCHES_AHEAD = 4
+_MOST_WAITING = 4
+_PER_BATCH = 16_384
+"""Characters of padding that have to be saved for a batch to be cut in two, on every device."""
 
 
 @dataclass(frozen=True)
@@ -53,40 +57,37 @@ def plan(
 ) -> Iterator[PlannedBatch]:
     """Cut the rows of each part into batches; with `lengths`, long inputs first and like with like.
 
-    Sorting within a part saves most of the padding of text and lets memory run out early rather than late. Where the
-    cuts are depends on the rows and the size alone, not on what is free or who is quick: a forward pass in float32
-    rounds by the shape of its batch, and a model has the same features wherever it runs.
+    Sorting within a part saves most of the padding of text and lets memory run out early rather than late; a batch with
+    a few texts that are far longer than its others becomes two. Where the cuts are depends on the rows and the size
+    alone, not on what is free or who is quick: a forward pass in float32 rounds by the shape of its batch, and a model
+    has the same features wherever it runs.
     """
     for part, rows in parts:
-        ordered = rows
+        ordered, found = rows, np.zeros(len(rows), dtype=np.int64)
         if lengths is not None:
-            ordered = rows[np.argsort([-lengths(int(row)) for row in rows], kind="stable")]
+            found = np.array([lengths(int(row)) for row in rows], dtype=np.int64)
+            order = np.argsort(-found, kind="stable")
+            ordered, found = rows[order], found[order]
         for start in range(0, len(ordered), size):
-            yield PlannedBatch(part, ordered[start : start + size])
+            batch, ends = ordered[start : start + size], group_ends(found[start : start + size], _PER_BATCH)
+            for group in np.split(batch, ends[:-1]):
+                yield PlannedBatch(part, group)
 
 
+@dataclass
 class Feed:
     """Prepared batches, made while the caller is busy with earlier ones.
 
     Use it as a context manager: leaving it, also by an exception, ends the preparing.
     """
 
-    def __init__(
-        self,
-        planned: Iterator[PlannedBatch],
-        preparing: Preparing,
-        preprocessing: Preprocessing,
-        *,
-        batches_ahead: int = 4,
-        pin_memory: bool = False,
-        held: Callable[[np.ndarray], Batch | None] | None = None,
-    ) -> None:
-        self._planned = planned
-        self._preparing = preparing
-        self._preprocessing = preprocessing
-        self._pin_memory = pin_memory
-        self._held = held
-        self._batches_ahead = batches_ahead
+    planned: Iterator[PlannedBatch]
+    preparing: Preparing
+    preprocessing: Preprocessing
+    pin_memory: bool = False
+    held: Callable[[np.ndarray], Batch | None] | None = None
+
+    def __post_init__(self) -> None:
         self._ready: queue.Queue[PreparedBatch | BaseException | None] = queue.Queue(maxsize=2)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="hubscout-feed", daemon=True)
@@ -95,11 +96,9 @@ class Feed:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._stop.set()
-        self._preparing.close()
+        self.preparing.close()
         self._thread.join()
 
     def __iter__(self) -> Iterator[PreparedBatch]:
@@ -115,9 +114,9 @@ class Feed:
     def _work(self) -> None:
         try:
             pending: deque[tuple[PlannedBatch, list[Answer] | Batch]] = deque()
-            for planned in self._planned:
+            for planned in self.planned:
                 pending.append((planned, self._submit(planned)))
-                if len(pending) > self._batches_ahead and not self._put(self._gather(*pending.popleft())):
+                if len(pending) > _BATCHES_AHEAD and not self._put(self._gather(*pending.popleft())):
                     return
             while pending:
                 if not self._put(self._gather(*pending.popleft())):
@@ -127,11 +126,11 @@ class Feed:
             self._put(error)
 
     def _submit(self, planned: PlannedBatch) -> list[Answer] | Batch:
-        held = None if self._held is None else self._held(planned.rows)
+        held = None if self.held is None else self.held(planned.rows)
         if held is not None:
             return held
-        rows, size = [int(row) for row in planned.rows], self._preparing.chunk
-        return [self._preparing.submit(rows[start : start + size]) for start in range(0, len(rows), size)]
+        rows, size = [int(row) for row in planned.rows], self.preparing.chunk
+        return [self.preparing.submit(rows[start : start + size]) for start in range(0, len(rows), size)]
 
     def _gather(self, planned: PlannedBatch, chunks: list[Answer] | Batch) -> PreparedBatch:
         if not isinstance(chunks, list):
@@ -142,8 +141,8 @@ class Feed:
         batch = None
         if kept and not self._stop.is_set():
             with step("decode"):
-                batch = collate(self._preprocessing, kept)
-            if self._pin_memory:
+                batch = collate(self.preprocessing, kept)
+            if self.pin_memory:
                 with step("transfer"):
                     batch = {name: value.pin_memory() for name, value in batch.items()}
         skipped = tuple(int(row) for row in planned.rows[~keep])
@@ -179,24 +178,21 @@ class Background(Generic[T]):
     Leaving the context waits until everything handed over is handled, so nothing that was finished is lost.
     """
 
-    def __init__(self, handle: Callable[[T], None], *, waiting: int = 4) -> None:
+    def __init__(self, handle: Callable[[T], None]) -> None:
         self._handle = handle
-        self._waiting = waiting
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="hubscout-collect")
         self._under_way: deque[Future[None]] = deque()
 
     def __enter__(self) -> Background[T]:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: Any, error: object, trace: Any) -> None:
         self._pool.shutdown()
         while self._under_way and error is None:
             self._under_way.popleft().result()
 
     def put(self, item: T) -> None:
         """Hand over an item; waits while too many are under way."""
-        while self._under_way and (self._under_way[0].done() or len(self._under_way) > self._waiting):
+        while self._under_way and (self._under_way[0].done() or len(self._under_way) > _MOST_WAITING):
             self._under_way.popleft().result()
         self._under_way.append(self._pool.submit(self._handle, item))

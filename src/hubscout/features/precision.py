@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
-import platform
+import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from hubscout.errors import InputError, ModelError
+from hubscout.errors import InputError, ModelError, check_choice, check_least
 from hubscout.optional import uncollected
 
 if TYPE_CHECKING:
@@ -35,17 +33,12 @@ _FIRST_GUESS = {
 }
 _MANY_SAMPLES = 100_000
 _SIGNS_OF_EXHAUSTION = ("out of memory", "can't allocate memory", "not enough memory", "failed to allocate memory")
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-_KEEP_BYTES = 1 << 30
-# What glibc's own adjustment arrives at in a process that frees large blocks.
-_USUAL_TRIM_BYTES, _USUAL_MMAP_BYTES = 64 << 20, 32 << 20
-_ENVIRONMENT = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES", "LD_PRELOAD")
-_lock = threading.Lock()
-_users = 0
+_SIGNS_OF_FAULT = ("CUDA error", "HIP error", "CUDNN_STATUS_", "CUBLAS_STATUS_", "device-side assert")
 _warming: dict[str, threading.Thread] = {}
 
 
-_NO_CUDA = "device={!r}: no CUDA device is available here. Use 'cpu' or 'auto'."
+_NO_DEVICE = "device must be 'auto', 'cpu', 'cuda', 'cuda:N' or 'mps', got {!r}."
+_NOT_HERE = "device={!r}: no {} device is available here. Use 'cpu' or 'auto'."
 
 
 def pick_device(device: str = "auto") -> str:
@@ -66,11 +59,11 @@ def pick_device(device: str = "auto") -> str:
     try:
         kind = torch.device(device).type
     except RuntimeError as error:
-        raise InputError(f"device must be 'auto', 'cpu', 'cuda', 'cuda:N' or 'mps', got {device!r}.") from error
+        raise InputError(_NO_DEVICE.format(device)) from error
     if kind == "cuda" and not torch.cuda.is_available():
-        raise InputError(_NO_CUDA.format(device))
+        raise InputError(_NOT_HERE.format(device, "CUDA"))
     if kind == "mps" and not torch.backends.mps.is_available():
-        raise InputError(f"device={device!r}: no MPS device is available here. Use 'cpu' or 'auto'.")
+        raise InputError(_NOT_HERE.format(device, "MPS"))
     return device
 
 
@@ -102,10 +95,20 @@ def _use(device: str) -> None:
         torch.linalg.eigh(square @ square)
 
 
+def refuse_device(device: str) -> None:
+    """Refuse a device that is known not to be here without importing torch."""
+    kind = device.partition(":")[0]
+    if kind not in ("auto", *_FIRST_GUESS):
+        raise InputError(_NO_DEVICE.format(device))
+    if kind == "cuda" and version("torch").endswith("+cpu"):
+        raise InputError(_NOT_HERE.format(device, "CUDA"))
+    if kind == "mps" and sys.platform != "darwin":
+        raise InputError(_NOT_HERE.format(device, "MPS"))
+
+
 def check_device(device: str) -> None:
     """Refuse a device that is not here; "auto" and "cpu" always are, and cost no import of torch."""
-    if device.partition(":")[0] == "cuda" and version("torch").endswith("+cpu"):  # known without importing it
-        raise InputError(_NO_CUDA.format(device))
+    refuse_device(device)
     if device not in ("auto", "cpu"):
         pick_device(device)
 
@@ -139,8 +142,7 @@ class Precision:
 
 def check_precision(precision: str) -> None:
     """Refuse a number format that there is not."""
-    if precision not in PRECISIONS:
-        raise InputError(f"precision must be one of {', '.join(PRECISIONS)}; got {precision!r}.")
+    check_choice("precision", precision, PRECISIONS)
 
 
 def pick_precision(precision: str, device: str) -> Precision:
@@ -206,6 +208,20 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(sign in str(error).lower() for sign in _SIGNS_OF_EXHAUSTION)
 
 
+def is_device_fault(error: BaseException) -> bool:
+    """Whether an exception says that the accelerator failed, whatever it was given.
+
+    >>> is_device_fault(RuntimeError("CUDA error: an illegal memory access was encountered"))
+    True
+    """
+    import torch
+
+    kind = getattr(torch, "AcceleratorError", None)  # of torch 2.8 and later
+    if kind is not None and isinstance(error, kind):
+        return True
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _SIGNS_OF_FAULT)
+
+
 @dataclass
 class BatchSize:
     """The batch size in use. `halve` is called when memory ran out; `tell` hears of it."""
@@ -217,8 +233,7 @@ class BatchSize:
     def choose(cls, asked: int | None, modality: str, device: str, tell: Callable[[str], None]) -> BatchSize:
         """The size asked for, or a first guess for this kind of input and device."""
         if asked is not None:
-            if asked < 1:
-                raise InputError(f"batch_size must be at least 1, got {asked}.")
+            check_least("batch_size", asked)
             return cls(asked, tell)
         guesses = _FIRST_GUESS.get(device.partition(":")[0], _FIRST_GUESS["cpu"])
         return cls(guesses.get(modality, 16), tell)
@@ -231,61 +246,3 @@ class BatchSize:
         if smaller < self.size:
             self.size = smaller
             self.tell(f"out of memory with {failed} samples at once: going on with {smaller}")
-
-
-def release_memory(device: str) -> None:
-    """Give what the allocator keeps back to the device, so that a smaller batch finds room."""
-    import gc
-
-    import torch
-
-    gc.collect()
-    kind = device.partition(":")[0]
-    if kind == "cuda":
-        torch.cuda.empty_cache()
-    elif kind == "mps":
-        torch.mps.empty_cache()
-
-
-@contextmanager
-def memory_kept() -> Iterator[None]:
-    """Let the allocator keep freed blocks of up to 1 GiB while the block runs, and give them back at its end.
-
-    A forward pass on the CPU allocates and frees each activation. By default blocks over 32 MiB come from the system,
-    page by page and zeroed: for a ResNet-50 with 32 images a third of the time goes there. Does nothing without
-    glibc, or where the user has set the allocator up.
-    """
-    library = _glibc()
-    if library is None:
-        yield
-        return
-    global _users
-    with _lock:
-        _users += 1
-        if _users == 1:
-            library.mallopt(_TRIM_THRESHOLD, _KEEP_BYTES)
-            library.mallopt(_MMAP_THRESHOLD, _KEEP_BYTES)
-    try:
-        yield
-    finally:
-        with _lock:
-            _users -= 1
-            if _users == 0:
-                library.mallopt(_TRIM_THRESHOLD, _USUAL_TRIM_BYTES)
-                library.mallopt(_MMAP_THRESHOLD, _USUAL_MMAP_BYTES)
-                library.malloc_trim(0)
-
-
-def give_back_freed() -> None:
-    """Hand freed memory to the system that the allocator keeps between blocks in use, for work of another shape."""
-    if (library := _glibc()) is not None:
-        library.malloc_trim(0)
-
-
-def _glibc() -> ctypes.CDLL | None:
-    if platform.system() != "Linux" or platform.libc_ver()[0] != "glibc":
-        return None
-    if any(os.environ.get(name) for name in _ENVIRONMENT):
-        return None
-    library = ctypes.CDLL(None)
-    return library if hasattr(library, "mallopt") and hasattr(library, "malloc_trim") else None

@@ -22,7 +22,7 @@ import numpy as np
 
 from hubscout.errors import HubscoutError, ModelError, TaskError
 from hubscout.features.decoded import free_bytes
-from hubscout.features.precision import memory_kept
+from hubscout.features.freed_memory import memory_kept
 from hubscout.features.process_pool import process_pool
 from hubscout.features.shared_memory import SharedMemory, Slot, Written, write
 from hubscout.runs.profiler import step
@@ -54,35 +54,23 @@ def default_threads(*, decode_alone: bool = False) -> int:
     return min(2 if decode_alone else _MOST_THREADS, os.cpu_count() or 1)
 
 
-def default_processes(
-    device: str,
-    modality: str,
-    samples: int,
-    *,
-    decode_alone: bool = False,
-    cores: int | None = None,
-    memory: int | None = None,
-) -> int:
+def default_processes(device: str, modality: str, samples: int, *, decode_alone: bool = False) -> int:
     """How many processes shall prepare so many samples for a device; 0 is for threads.
 
-    `decode_alone` is as in `default_threads`; `cores` and `memory`, in bytes, are what is free unless they are given.
+    `decode_alone` is as in `default_threads`.
 
-    >>> default_processes("cuda", "image", 50_000, cores=16, memory=64 << 30)
-    14
-    >>> default_processes("cpu", "image", 50_000, cores=16, memory=64 << 30)
+    >>> default_processes("cpu", "image", 50_000)
     0
     """
     fewest = _FEWEST_DECODED if decode_alone else _FEWEST_SAMPLES
     if not device.startswith("cuda") or modality not in _HEAVY or samples < fewest:
         return 0
-    if cores is None:
-        from loky import cpu_count
+    from loky import cpu_count
 
-        cores = cpu_count()  # what this process may use, also in a container
-    if memory is None:
-        memory = free_bytes() or _MOST_PROCESSES * _PROCESS_BYTES
+    cores = cpu_count()  # what this process may use, also in a container
     if cores < _FEWEST_CORES:
         return 0
+    memory = free_bytes() or _MOST_PROCESSES * _PROCESS_BYTES
     most = min(_MOST_PROCESSES, cores - _CORES_FOR_OTHERS, memory // 2 // _PROCESS_BYTES)
     return most if samples >= _FEWEST_SAMPLES else min(most, samples // _DECODED_PER_PROCESS)
 
@@ -164,8 +152,8 @@ class InThreads:
 class InProcesses:
     """Prepares rows in processes, which stay for a minute so that the next model finds them.
 
-    Threads do the work until they have started, which takes seconds, and where they cannot: a module that only this
-    process finds is missing there, or one of them was killed.
+    Threads do the work until they have started, which takes seconds, and hand over then what they have not begun with;
+    and where processes cannot: a module that only this process finds is missing there, or one of them was killed.
 
     Raises:
         ValueError: the inputs are too large to be sent, or cannot be sent at all.
@@ -193,13 +181,19 @@ class InProcesses:
         self._file.write_bytes(sent)
         self._pool = process_pool(workers)
         self._begun: list[Future[Prepared]] = []
+        self._early: list[_Early] = []
         self._memory: SharedMemory | None = None
         self.ready: Future[Prepared] = self._pool.submit(_prepare, str(self._file), [], None)
         """Done when the first process has started."""
 
     def submit(self, rows: list[int]) -> Answer:
         missing = [row for row in rows if self.reader.known(row) is None] if self.reader.prepared else rows
-        if not missing or not self.ready.done() or self.ready.exception() is not None:
+        if missing and not self.ready.done():
+            early = _Early(self, rows, self._threads.submit(rows))
+            # What is done cannot be handed over, and would stay here with its samples where no process ever starts.
+            self._early = [other for other in self._early if not other.answer.done()] + [early]
+            return early
+        if not missing or self.ready.exception() is not None:
             return self._threads.submit(rows)
         slot = None if self._memory is None else self._memory.take()
         try:
@@ -208,6 +202,16 @@ class InProcesses:
             return self._threads.submit(rows)
         self._begun = [other for other in self._begun if not other.done()] + [future]
         return _Sent(self, rows, missing, future, slot)
+
+    def hand_over(self) -> None:
+        """Once there are processes, give them what the threads have not begun with."""
+        if not self._early or not self.ready.done():
+            return
+        early, self._early = self._early, []
+        if self.ready.exception() is None:
+            for one in early:
+                if one.answer.cancel():
+                    one.answer = self.submit(one.rows)
 
     def receive(self, prepared: Prepared, slot: Slot | None) -> list[Any] | np.ndarray:
         """The samples of a chunk, out of its slot where they lie in one."""
@@ -254,7 +258,20 @@ class _Sent:
         return [fresh[row] if row in fresh else reader(row) for row in self.rows]
 
 
-Answer = Future[list[Any]] | _Sent
+@dataclass
+class _Early:
+    """Rows that came before there were processes: a thread prepares them, or a process if that is there first."""
+
+    processes: InProcesses
+    rows: list[int]
+    answer: Any
+
+    def result(self) -> list[Any]:
+        self.processes.hand_over()
+        return self.answer.result()
+
+
+Answer = Future[list[Any]] | _Sent | _Early
 """Samples that are being prepared; `result` waits for them."""
 Preparing = InThreads | InProcesses
 

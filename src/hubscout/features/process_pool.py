@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import signal
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from typing import Any
 
 _IDLE_SECONDS = 60
@@ -22,20 +24,20 @@ def process_pool(count: int) -> Any:
     _latest = get_reusable_executor(max_workers=count, timeout=_IDLE_SECONDS, initializer=_import_decoder)
     with _uninterrupted():
         _latest.submit(int)  # which starts them all
+    _end_at_exit()
     return _latest
 
 
-@contextmanager
-def processes_ended() -> Iterator[None]:
-    """A command: the processes that it has started end with it, also where it fails or is interrupted."""
-    try:
-        yield
-    finally:
-        end_processes()
+@cache
+def _end_at_exit() -> None:
+    """End them with this process, before loky, whose hook is older, waits until they have started and are idle."""
+    register = getattr(threading, "_register_atexit", None)  # `atexit` is too late
+    if register is not None:
+        register(end_processes)
 
 
 def end_processes() -> None:
-    """End them at once, where there are any: to wait for them takes a command that is done half a second."""
+    """End them at once, where there are any: to wait for them takes a command that is done up to two seconds."""
     if _latest is not None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it cannot look for their children without pgrep

@@ -36,15 +36,12 @@ class Store(Protocol):
 
     def put(self, data: ShardData) -> None:
         """Keep a shard."""
-        ...
 
     def read(self, index: int, name: str) -> np.ndarray:
         """One array of one shard."""
-        ...
 
     def has(self, index: int, name: str) -> bool:
         """Whether the shard is there and has this array."""
-        ...
 
 
 class MemoryStore:
@@ -82,31 +79,30 @@ def word_positions(counts: Sequence[int] | np.ndarray, order: np.ndarray) -> np.
     return np.repeat(starts - (np.cumsum(taken) - taken), taken) + np.arange(taken.sum())
 
 
+@dataclass
 class WithFallback:
     """The cache, until it cannot be written; from then on new shards go to `spare`, and the run goes on."""
 
-    def __init__(self, cache: Store, spare: Store, tell: Callable[[str], None]) -> None:
-        self._cache = cache
-        self._spare = spare
-        self._tell = tell
-        self._broken = False
+    cache: Store
+    spare: Store
+    tell: Callable[[str], None]
+    broken: bool = False
 
     def put(self, data: ShardData) -> None:
-        if not self._broken:
+        if not self.broken:
             try:
-                self._cache.put(data)
-            except CacheError as error:
-                self._broken = True
-                self._tell(f"going on without the cache: {error}")
-            else:
+                self.cache.put(data)
                 return
-        self._spare.put(data)
+            except CacheError as error:
+                self.broken = True
+                self.tell(f"going on without the cache: {error}")
+        self.spare.put(data)
 
     def read(self, index: int, name: str) -> np.ndarray:
-        return self._spare.read(index, name) if self._spare.has(index, name) else self._cache.read(index, name)
+        return self.spare.read(index, name) if self.spare.has(index, name) else self.cache.read(index, name)
 
     def has(self, index: int, name: str) -> bool:
-        return self._cache.has(index, name) or self._spare.has(index, name)
+        return self.cache.has(index, name) or self.spare.has(index, name)
 
 
 @dataclass(frozen=True)
@@ -131,8 +127,7 @@ class Collector:
 
     def add(self, result: BatchResult) -> None:
         """Take a batch."""
-        results = self._results.setdefault(result.part, [])
-        results.append(result)
+        self._results.setdefault(result.part, []).append(result)
         self._missing[result.part] -= len(result.rows) + len(result.skipped)
         if self._missing[result.part] == 0:
             self._finish(_assemble(result.part, self._rows[result.part], self._results.pop(result.part)))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hubscout.features.graph_export import Session
+from hubscout.features.graph_export import Session, drop_unused
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -49,22 +49,9 @@ def write_padding_down(path: Path, example: Mapping[str, np.ndarray], weights: M
                 node.input[1] = f"padding {number}"
                 if len(node.input) == 3 and not node.input[2]:
                     del node.input[2]  # ONNX Runtime takes an input that is left out for one that it does not know
-    _drop_unused(model.graph)
+    drop_unused(model.graph)
     onnx.save(model, str(path))
     return len(same)
-
-
-def _drop_unused(graph: Any) -> None:
-    """Leave the nodes alone that the outputs hang on: the calculation would be done for nobody."""
-    if any(attribute.HasField("g") or attribute.graphs for node in graph.node for attribute in node.attribute):
-        return  # branches and loops use values without naming them as inputs
-    wanted = {output.name for output in graph.output}
-    for place in reversed(range(len(graph.node))):
-        node = graph.node[place]
-        if wanted & set(node.output):
-            wanted |= set(node.input)
-        else:
-            del graph.node[place]
 
 
 def _values(

@@ -23,15 +23,15 @@ from typing import Any
 import numpy as np
 
 from hubscout.credentials import strip_credentials
-from hubscout.errors import CacheError, CorruptCacheError
+from hubscout.errors import CacheError, CorruptCacheError, RunError
 from hubscout.features.shards import ShardData
-from hubscout.runs.files import TEMPORARY, is_full
+from hubscout.runs.files import TEMPORARY, is_full, parse_json
 from hubscout.runs.files import write_atomically as write_file
+from hubscout.runs.record_types import converted
 
 _STALE_SECONDS = 3600.0
 _REQUESTS_AT_ONCE = 16
 ABOUT = "about.json"
-_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 class Files:
@@ -185,16 +185,7 @@ class About:
     @classmethod
     def decode(cls, content: bytes) -> About:
         """Out of a file; one that is none raises `CorruptCacheError`."""
-        try:
-            found = json.loads(content)
-            return cls(
-                description={str(name): str(value) for name, value in found["description"].items()},
-                layer=str(found["layer"]),
-                shard_rows=tuple(int(rows) for rows in found["shard_rows"]),
-                samples_per_second=float(found["samples_per_second"]),
-            )
-        except _UNREADABLE as error:
-            raise CorruptCacheError(f"no description of a cache folder: {type(error).__name__}: {error}") from error
+        return _decoded(cls, content, "no description of a cache folder")
 
 
 @dataclass(frozen=True)
@@ -214,20 +205,17 @@ class ShardRecord:
     @classmethod
     def decode(cls, content: bytes) -> ShardRecord:
         """Out of a file; one that is none raises `CorruptCacheError`."""
-        try:
-            found = json.loads(content)
-            name = str(found["file"])
-            if Path(name).name != name:
-                raise ValueError(f"file name {name!r} leads out of the folder")
-            return cls(
-                file=name,
-                size_bytes=int(found["size_bytes"]),
-                sha256=str(found["sha256"]),
-                skipped=tuple(int(row) for row in found["skipped"]),
-                probe=str(found["probe"]),
-            )
-        except _UNREADABLE as error:
-            raise CorruptCacheError(f"no record of a shard: {type(error).__name__}: {error}") from error
+        found: ShardRecord = _decoded(cls, content, "no record of a shard")
+        if Path(found.file).name != found.file:
+            raise CorruptCacheError(f"no record of a shard: file name {found.file!r} leads out of the folder")
+        return found
+
+
+def _decoded(kind: Any, content: bytes, wrong: str) -> Any:
+    try:
+        return converted(kind, parse_json(content, origin="the file"), "the file")
+    except RunError as error:
+        raise CorruptCacheError(f"{wrong}: {error}") from error
 
 
 def encode_shard(data: ShardData, arrays: Mapping[str, np.ndarray], probe: str) -> tuple[bytes, ShardRecord]:

@@ -25,11 +25,9 @@ class Preprocessing(Protocol):
     @property
     def key(self) -> str:
         """Equal keys give equal outputs: inputs are decoded once for all models that share a key."""
-        ...
 
     def __call__(self, sample: Any) -> Any:
         """One raw input, prepared; runs in decoding threads and must not touch shared state."""
-        ...
 
     def collate(self, samples: Sequence[Any]) -> Batch:
         """A batch out of prepared inputs.
@@ -41,7 +39,6 @@ class Preprocessing(Protocol):
             The batch: name → tensor.
 
         """
-        ...
 
     def augmented(self) -> Preprocessing:
         """The same with the random augmentation that is standard for the model; itself where there is none.
@@ -50,7 +47,6 @@ class Preprocessing(Protocol):
             The preprocessing for training.
 
         """
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +86,8 @@ class ModelCard:
     """A hash of the weights."""
     code_fingerprint: str = ""
     """Of the user's own source that makes the model; "" where only installed packages do."""
+    tuned_from: str = ""
+    """Of a tuned network: the identifier that its architecture is opened by."""
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

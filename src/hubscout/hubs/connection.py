@@ -11,7 +11,14 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from hubscout.errors import CheckpointError, HubscoutError, ModelError, ModelNotFoundError, UnsafeCheckpointError
+from hubscout.errors import (
+    CheckpointError,
+    HubscoutError,
+    ModelError,
+    ModelNotFoundError,
+    UnsafeCheckpointError,
+    one_line,
+)
 
 _SECONDS_TO_WAIT = 3.0
 _LOG_IN = "log in with `hf auth login` or set HF_TOKEN"
@@ -186,7 +193,7 @@ def is_lost_connection(error: BaseException) -> bool:
 
 def in_one_line(error: BaseException) -> str:
     """The whole message, line breaks taken out."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = one_line(error)
     return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]} …"
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from hubscout.hubs.backbone import ModelCard
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
     from hubscout.hubs.backbone import Backbone, Batch
 
-_LARGE_BYTES = 1 << 18
+_LARGE_BYTES, _BYTES_PER_THREAD = 1 << 18, 1 << 25
 
 switches_of_torch = threading.RLock()
 """Held while attention is switched to its plain form, which all threads see, and while a batch runs: the features of a
@@ -55,13 +57,15 @@ def count_params(module: nn.Module) -> int:
 def fingerprint(state: Mapping[str, Tensor], *settings: object) -> str:
     """A hash of weights (names, types, shapes, bytes) and of `settings` that change what a forward pass gives.
 
-    Large tensors are hashed in threads: hashing leaves the interpreter free. With a small one a thread is given more to
-    do than it does, and hundreds of them keep all other threads from working.
+    Large tensors are hashed in threads, one for every 32 MiB of a network: hashing leaves the interpreter free. With a
+    small one a thread is given more to do than it does, and many of them keep all other threads from working.
     """
     names = sorted(state)
+    large = {name: state[name] for name in names if state[name].nbytes > _LARGE_BYTES}
+    threads = sum(tensor.nbytes for tensor in large.values()) // _BYTES_PER_THREAD
     total = hashlib.blake2b(digest_size=16)
-    with ThreadPoolExecutor() as pool:
-        hashed = {name: pool.submit(_digest, state[name]) for name in names if state[name].nbytes > _LARGE_BYTES}
+    with ThreadPoolExecutor(min(threads, os.cpu_count() or 1) + 1) as pool:
+        hashed = {name: pool.submit(_digest, tensor) for name, tensor in large.items() if threads}
         for name in names:
             digest = hashed[name].result() if name in hashed else _digest(state[name])
             total.update(name.encode() + b"\0" + digest)
@@ -114,7 +118,37 @@ def _count_without_norms(backbone: Backbone, batch: Batch) -> tuple[int, int | N
         for name, child in list(part.named_children()):
             if isinstance(child, (*norms, *activations)):
                 setattr(part, name, torch.nn.Identity())
-    return _count(twin, {name: tensor.to("meta") for name, tensor in batch.items()})
+    with torch.no_grad(), _light_counter()() as counter:
+        features = twin.forward({name: tensor.to("meta") for name, tensor in batch.items()}).features
+    return features.shape[-1], counter.operations or None
+
+
+@cache
+def _light_counter() -> type[Any]:
+    """Torch's counter without its account by modules, and without its compiler, whose import takes a second."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils.flop_counter import flop_registry
+
+    class LightCounter(TorchDispatchMode):
+        operations = 0
+
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return False
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            count = flop_registry.get(func.overloadpacket)
+            if count is None:
+                with self:  # what is made of others counts as these do
+                    result = func.decompose(*args, **kwargs or {})
+                if result is not NotImplemented:
+                    return result
+            result = func(*args, **kwargs or {})
+            if count is not None:
+                self.operations += count(*args, **kwargs or {}, out_val=result)
+            return result
+
+    return LightCounter
 
 
 def _count_on_meta(backbone: Backbone, batch: Batch) -> tuple[int, int | None]:

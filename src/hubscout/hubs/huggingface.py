@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubscout.errors import CheckpointError, InputError, ModelError
+from hubscout.errors import CheckpointError, InputError, ModelError, check_choice
 from hubscout.hubs import timm_hub
 from hubscout.hubs.backbone import Backbone
 from hubscout.hubs.connection import explain_failure, needs_code
-from hubscout.hubs.hub_registry import Identifier
 from hubscout.hubs.image_preprocessing import prepare_torchvision
+from hubscout.hubs.model_identifier import Identifier
 from hubscout.hubs.model_listing import search as list_models
 from hubscout.hubs.pooling import UNTRAINED_POOLER, check_pooling
 from hubscout.hubs.processors import open_preprocessing
@@ -178,12 +178,9 @@ def _automatic_class(transformers: Any, config: Any, options: dict[str, Any]) ->
 def part_for_features(model: Any, tower: str | None) -> Any:
     """The encoder of an encoder-decoder, one tower of two, else the model itself."""
     if hasattr(model, "vision_model") and hasattr(model, "text_model"):
-        if tower not in (None, "vision", "text"):
-            raise InputError(f"tower must be 'vision' or 'text', got {tower!r}.")
+        check_choice("tower", tower or "vision", ("vision", "text"))
         return model.text_model if tower == "text" else model.vision_model
-    if getattr(model.config, "is_encoder_decoder", False):
-        return model.get_encoder()
-    return model
+    return model.get_encoder() if getattr(model.config, "is_encoder_decoder", False) else model
 
 
 def _refuse_missing(whole: nn.Module, network: nn.Module, missing: set[str], identifier: Identifier) -> None:

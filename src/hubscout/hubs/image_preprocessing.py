@@ -70,6 +70,7 @@ def prepare_torchvision() -> bool:
         for operator in ("nms", "qnms"):
             library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         _declarations = library
+        importlib.import_module("torchvision")
         return True
 
 

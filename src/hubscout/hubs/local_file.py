@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +13,13 @@ from hubscout.errors import CheckpointError, InputError, ModelNotFoundError
 from hubscout.hubs import python_callable, timm_hub, torchvision_hub
 from hubscout.hubs.backbone import Backbone, Batch, Output
 from hubscout.hubs.cost import fingerprint
-from hubscout.hubs.hub_registry import Identifier
 from hubscout.hubs.image_preprocessing import split_options
+from hubscout.hubs.model_identifier import Identifier
 from hubscout.hubs.model_listing import ModelEntry, ModelListing
-from hubscout.hubs.repository import PLACE_OPTIONS, read_settings
-from hubscout.hubs.saving import HEAD_WEIGHTS, read_description
+from hubscout.hubs.repository import PLACE_OPTIONS
+from hubscout.hubs.saving import DESCRIPTION, HEAD_WEIGHTS, lineage, read_description, read_settings
 from hubscout.hubs.vision import HalvesBackbone
-from hubscout.hubs.weight_files import State, find_weights, fit_state, read_state
+from hubscout.hubs.weight_files import State, find_weights, fit_state, read_state, without_attribute
 
 if TYPE_CHECKING:
     from torch import nn
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 def load(identifier: Identifier) -> Backbone:
     """Open what lies at the path: see `load_folder` and `load_weights`."""
-    path = Path(identifier.name).expanduser()
+    path = Path(os.path.expanduser(identifier.name))
     if path.is_dir():
         return load_folder(path, identifier)
     if path.suffix == ".onnx":
@@ -46,6 +47,7 @@ def load_folder(folder: Path, identifier: Identifier) -> Backbone:
     from torch import nn
 
     backbone, path = _load_backbone(folder, identifier), folder / HEAD_WEIGHTS
+    backbone.card = replace(backbone.card, **lineage(read_description(folder), str(folder / DESCRIPTION)))
     if not path.is_file():
         return backbone
     state = read_state(path)
@@ -87,8 +89,7 @@ class HeadedBackbone(Backbone):
 
 def _load_backbone(folder: Path, identifier: Identifier) -> Backbone:
     if "arch" in identifier.options:
-        stored = read_description(folder).get("preprocessing") or {}
-        return load_weights(find_weights(folder), identifier, stored)
+        return load_weights(find_weights(folder), identifier, read_description(folder).get("preprocessing") or {})
     if (folder / "modules.json").is_file():
         from hubscout.hubs import sentence_transformers_hub
 
@@ -129,6 +130,8 @@ def load_weights(path: Path, identifier: Identifier, preprocessing: Mapping[str,
     image_options = {**(preprocessing or {}), **image_options}
     named = Identifier.parse(str(arch))
     state = read_state(path)
+    if named.hub in ("timm", "torchvision"):
+        state = without_attribute(state)
     if named.hub == "timm":
         module = build_timm(named.name, state, options)
         fit_state(module, state, source=str(path))
@@ -195,15 +198,14 @@ def load_timm_folder(folder: Path, config: Mapping[str, Any], identifier: Identi
     fit_state(module, state, source=str(folder))
     module.pretrained_cfg = {**module.pretrained_cfg, **stored, "architecture": config["architecture"]}
     module.model_args = {key: value for key, value in arguments.items() if key != "num_classes"}
-    facts = {"licence": stored.get("license")}
-    return timm_hub.wrap(module, identifier, image_options=image_options, facts=facts)
+    return timm_hub.wrap(module, identifier, image_options=image_options, facts={"licence": stored.get("license")})
 
 
 def list_models(pattern: str) -> ModelListing:
     """Folders of models, and files of weights, at the paths that match a shell pattern such as `models/*`."""
     if pattern in ("*", ""):
         return ModelListing(notes=("Files are not listed; name one as file:PATH, or a folder of them as file:PATH/*.",))
-    found = (Path(path) for path in sorted(glob.glob(str(Path(pattern).expanduser()))))
+    found = (Path(path) for path in sorted(glob.glob(os.path.expanduser(pattern))))
     return ModelListing(
         ModelEntry(identifier=f"file:{path}", on_this_machine=True) for path in found if _looks_like_a_model(path)
     )

@@ -1,13 +1,12 @@
-"""What models there are, before anything is loaded: what a hub lists, what the Hub finds, what to try by default."""
+"""What models there are, before anything is loaded: what a hub lists, and what the Hub finds."""
 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from hubscout.errors import InputError, MissingDependencyError
 from hubscout.hubs.connection import explain_hub_failure, hub_silence
 
 TEXT_MODALITIES = ("text", "text-pair", "tokens")
@@ -168,138 +167,3 @@ def downloads_of_owner(owner: str) -> dict[str, int]:
         return {info.id: info.downloads for info in list_models(author=owner) if info.downloads is not None}
     except Exception:  # Popularity is worth having, never worth failing for.
         return {}
-
-
-# Each list mixes ways of pre-training and architectures, because what suits a task is what a ranking is to find out.
-# `small` runs on a laptop, `base` and `large` want a GPU. The lists are a start, not a measured choice.
-SIZES = ("small", "base", "large")
-_Lists = dict[str, dict[str, str]]
-"""Size → models, and of each: parameters without the head; why it is there; the licence of its weights."""
-
-_IMAGE: _Lists = {
-    "small": {
-        "timm/mobilenetv3_large_100.miil_in21k_ft_in1k": "4M; for phones, ImageNet-21k; Apache-2.0",
-        "timm/mobilenetv4_conv_small.e2400_r224_in1k": "2M; the least latency of the list; Apache-2.0",
-        "timm/efficientnet_b0.ra_in1k": "4M; much accuracy per operation; Apache-2.0",
-        "timm/convnext_atto.d2_in1k": "3M; a modern convolutional network; Apache-2.0",
-        "timm/resnet18.a1_in1k": "11M; the usual baseline; Apache-2.0",
-        "timm/vit_tiny_patch16_224.augreg_in21k": "6M; a transformer, ImageNet-21k; Apache-2.0",
-    },
-    "base": {
-        "timm/resnet50.a1_in1k": "24M; the usual baseline; Apache-2.0",
-        "timm/resnetv2_50x1_bit.goog_in21k": "24M; trained for transfer, ImageNet-21k; Apache-2.0",
-        "timm/convnext_tiny.in12k_ft_in1k": "28M; a modern convolutional network, ImageNet-12k; Apache-2.0",
-        "timm/swin_tiny_patch4_window7_224.ms_in22k_ft_in1k": "28M; windows of attention, ImageNet-22k; MIT",
-        "timm/tf_efficientnetv2_s.in21k_ft_in1k": "20M; quick to train, ImageNet-21k; Apache-2.0",
-        # At 224 pixels: its own 518 are five times as many patches.
-        "timm/vit_small_patch14_dinov2.lvd142m?img_size=224&input_size=224": "22M; no labels, 142M images; Apache-2.0",
-        "timm/vit_base_patch16_224.augreg2_in21k_ft_in1k": "86M; the usual transformer, ImageNet-21k; Apache-2.0",
-        "timm/vit_base_patch16_clip_quickgelu_224.openai": "86M; images with their captions; Apache-2.0",
-    },
-    "large": {
-        "timm/convnext_large.fb_in22k": "196M; convolutional, ImageNet-22k; Apache-2.0",
-        "timm/swin_large_patch4_window7_224.ms_in22k": "195M; windows of attention, ImageNet-22k; MIT",
-        "timm/vit_large_patch16_224.augreg_in21k": "303M; the usual transformer, ImageNet-21k; Apache-2.0",
-        "timm/beitv2_large_patch16_224.in1k_ft_in22k": "303M; masked patches, then ImageNet-22k; Apache-2.0",
-        "timm/vit_large_patch14_clip_quickgelu_224.openai": "303M; images with their captions; Apache-2.0",
-        "timm/vit_large_patch14_dinov2.lvd142m?img_size=224&input_size=224": "304M; no labels, 142M images; Apache-2.0",
-    },
-}
-_TEXT: _Lists = {
-    "small": {
-        "sentence-transformers/all-MiniLM-L6-v2": "23M; sentences by meaning; Apache-2.0",
-        "hf/BAAI/bge-small-en-v1.5": "33M; retrieval; MIT",
-        "hf/intfloat/e5-small-v2": "33M; retrieval, other pairs of texts than BGE; MIT",
-        "hf/distilbert/distilbert-base-uncased": "66M; half the layers of BERT, masked words; Apache-2.0",
-    },
-    "base": {
-        "hf/google-bert/bert-base-uncased": "110M; the usual baseline; Apache-2.0",
-        "hf/FacebookAI/roberta-base": "125M; keeps upper case, ten times the text of BERT; MIT",
-        "hf/answerdotai/ModernBERT-base": "149M; long texts and code; Apache-2.0",
-        "hf/FacebookAI/xlm-roberta-base": "278M; a hundred languages; MIT",
-        "sentence-transformers/all-mpnet-base-v2": "109M; sentences by meaning; Apache-2.0",
-        "hf/BAAI/bge-base-en-v1.5": "109M; retrieval; MIT",
-    },
-    "large": {
-        "hf/google-bert/bert-large-uncased": "335M; the usual baseline; Apache-2.0",
-        "hf/FacebookAI/roberta-large": "355M; keeps upper case, ten times the text of BERT; MIT",
-        "hf/answerdotai/ModernBERT-large": "395M; long texts and code; Apache-2.0",
-        "hf/FacebookAI/xlm-roberta-large": "560M; a hundred languages; MIT",
-        "hf/BAAI/bge-large-en-v1.5": "335M; retrieval; MIT",
-        "hf/intfloat/e5-large-v2": "335M; retrieval, other pairs of texts than BGE; MIT",
-    },
-}
-_AUDIO: _Lists = {
-    "small": {
-        "hf/openai/whisper-tiny": "8M in the encoder; speech of many languages; Apache-2.0",
-        "hf/openai/whisper-base": "21M in the encoder; the next larger one; Apache-2.0",
-    },
-    "base": {
-        "hf/facebook/wav2vec2-base-960h": "94M; waves without labels, then English speech; Apache-2.0",
-        "hf/openai/whisper-small": "88M in the encoder; speech of many languages; Apache-2.0",
-    },
-    "large": {
-        "hf/facebook/wav2vec2-large-960h-lv60-self": "315M; waves without labels, then English speech; Apache-2.0",
-        "hf/openai/whisper-medium": "307M in the encoder; speech of many languages; Apache-2.0",
-    },
-}
-DEFAULTS: dict[str, _Lists] = {
-    "image": _IMAGE,
-    "audio": _AUDIO,
-    **dict.fromkeys(TEXT_MODALITIES, _TEXT),
-}
-"""Kind of input → size → models, and why each is there."""
-
-
-def default_models(modality: str, size: str) -> ModelListing:
-    """The models to try for a kind of input; with no hub to reach, those that are installed or in the local cache.
-
-    Args:
-        modality: the kind of input, such as "image".
-        size: "small", "base" or "large".
-
-    Returns:
-        The models; `notes` say which list was taken, or why it was not.
-
-    Raises:
-        InputError: there is no list for this kind of input, or no hub and no model on this machine.
-
-    Example:
-        >>> default_models("image", "huge")
-        Traceback (most recent call last):
-        hubscout.errors.InputError: models must be a size (small, base, large), identifiers or patterns, not 'huge'.
-
-    """
-    if size not in SIZES:
-        raise InputError(f"models must be a size ({', '.join(SIZES)}), identifiers or patterns, not {size!r}.")
-    if modality not in DEFAULTS:
-        raise InputError(
-            f"models: there is no list of models for inputs of the kind {modality!r}, only for {', '.join(DEFAULTS)}. "
-            "Name them, such as python:module:function for a torch module of your own."
-        )
-    if (silence := hub_silence()) is None:
-        entries = [ModelEntry(identifier=one, modalities=(modality,)) for one in DEFAULTS[modality][size]]
-        return ModelListing(entries, [f"Models: the {len(entries)} of the list '{size}' for {modality} inputs."])
-    here = list(_on_this_machine(modality))
-    if not here:
-        raise InputError(
-            f"models: {silence}, and no model for {modality} inputs is installed or in the local cache. Connect once, "
-            "install some (pip install 'hubscout[demo]'), or name one on this machine as file:PATH."
-        )
-    there = f"the {len(here)} that are" if len(here) > 1 else "the one that is"
-    return ModelListing(here, [f"Models: {there} on this machine, not the list '{size}': {silence}."])
-
-
-def _on_this_machine(modality: str) -> Iterator[ModelEntry]:
-    from hubscout.hubs.hub_registry import HUBS
-
-    for hub in ("pypi", "timm", "torchvision", "sentence-transformers", "hf"):
-        try:
-            found = HUBS[hub].list_models("*")
-        except MissingDependencyError:
-            continue
-        for entry in found:
-            # What the hubs of timm and sentence-transformers have found is in the same cache.
-            again = entry.identifier.startswith(("hf/timm/", "hf/sentence-transformers/"))
-            if entry.on_this_machine and not again and entry.takes(modality):
-                yield entry

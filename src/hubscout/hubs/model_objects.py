@@ -22,7 +22,7 @@ from typing import Any
 from hubscout.errors import InputError, ModelNotFoundError
 from hubscout.hubs import huggingface, python_callable, sentence_transformers_hub, timm_hub
 from hubscout.hubs.backbone import Backbone
-from hubscout.hubs.hub_registry import Identifier
+from hubscout.hubs.model_identifier import Identifier
 from hubscout.hubs.model_listing import ModelEntry, ModelListing
 from hubscout.hubs.processors import open_processor, preprocessing_with
 from hubscout.hubs.python_callable import is_installed
@@ -128,13 +128,15 @@ def _with_input_size(network: Any) -> Any:
     return network
 
 
+def names_in_memory() -> list[str]:
+    """The identifiers of the models that are there."""
+    return [f"memory:{name}" for name, (reference, _) in _objects.items() if reference() is not None]
+
+
 def list_models(pattern: str) -> ModelListing:
     """Those that are there, by their full names."""
-    return ModelListing(
-        ModelEntry(identifier=f"memory:{name}", on_this_machine=True)
-        for name, (reference, _) in _objects.items()
-        if reference() is not None and name == pattern
-    )
+    found = (name for name in names_in_memory() if name == f"memory:{pattern}")
+    return ModelListing(ModelEntry(identifier=name, on_this_machine=True) for name in found)
 
 
 def _own_name(network: Any) -> str:

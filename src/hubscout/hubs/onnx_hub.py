@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,6 @@ import numpy as np
 from hubscout.errors import CheckpointError, InputError, ModelNotFoundError
 from hubscout.hubs.backbone import Backbone, Batch, ModelCard, Output, Preprocessing
 from hubscout.hubs.connection import explain_failure
-from hubscout.hubs.hub_registry import Identifier
 from hubscout.hubs.image_preprocessing import (
     IMAGE_OPTIONS,
     PIXELS,
@@ -22,6 +22,7 @@ from hubscout.hubs.image_preprocessing import (
     normalise,
     split_options,
 )
+from hubscout.hubs.model_identifier import Identifier
 from hubscout.hubs.model_listing import TEXT_MODALITIES, ModelListing
 from hubscout.hubs.pooling import Pooling, check_layers, check_pooling, join_pair, pool, select_words
 from hubscout.hubs.processors import check_vocabulary, tokenize_with
@@ -52,7 +53,7 @@ def load(identifier: Identifier) -> OnnxBackbone:
     its output the logits. Else the first output is the features. `features` and `logits` name tensors of the graph
     to take instead. Text networks find their tokenizer beside the file, or at `tokenizer`.
     """
-    path = Path(identifier.name).expanduser()
+    path = Path(os.path.expanduser(identifier.name))
     if not path.is_file():
         raise ModelNotFoundError(f"There is no ONNX file {path}.")
     identifier.check_options((*_OPTIONS, *IMAGE_OPTIONS))

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from hubscout.errors import InputError
+from hubscout.errors import InputError, check_choice
 from hubscout.hubs.backbone import Output
 
 if TYPE_CHECKING:
@@ -66,9 +66,7 @@ def default_pooling(model_type: str, modality: str, *, causal: bool) -> Pooling:
         return "pooler"
     if modality == "image":
         return "mean" if model_type in _WITHOUT_CLASS_TOKEN else "cls"
-    if modality == "audio":
-        return "mean"
-    return "last" if causal else "mean"
+    return "last" if causal and modality != "audio" else "mean"
 
 
 def state_pooling(pooling: Pooling, model_type: str, modality: str, *, causal: bool) -> Pooling:
@@ -91,8 +89,7 @@ def state_pooling(pooling: Pooling, model_type: str, modality: str, *, causal: b
 
 def check_pooling(pooling: Any) -> Pooling:
     """Refuse a pooling that does not exist."""
-    if pooling not in get_args(Pooling):
-        raise InputError(f"pooling must be one of {', '.join(get_args(Pooling))}, got {pooling!r}.")
+    check_choice("pooling", pooling, get_args(Pooling))
     return pooling
 
 

@@ -36,7 +36,8 @@ def open_preprocessing(
     try:
         processor = open_processor(transformers, source, modality, trust)
     except Exception as error:
-        raise (missing_vocabulary(folders, identifier) if modality == "text" else None) or error from error
+        missing = missing_vocabulary if modality == "text" else missing_processor
+        raise missing(folders, identifier) or error from error
     if modality == "text":
         check_vocabulary(processor, network, folders, identifier)
     return preprocessing_with(processor, network, modality, options)
@@ -118,8 +119,7 @@ class ImageProcessorPreprocessing:
 
     def config(self) -> ImageConfig:
         """The processor's size, mean and std; the rest does not concern augmentation."""
-        crop = getattr(self.processor, "crop_size", None) or getattr(self.processor, "size", None) or {}
-        sides = dict(crop)
+        sides = dict(getattr(self.processor, "crop_size", None) or getattr(self.processor, "size", None) or {})
         side = sides.get("shortest_edge") or 224
         size = (3, int(sides.get("height") or side), int(sides.get("width") or side))
         if not getattr(self.processor, "do_normalize", True):
@@ -229,6 +229,23 @@ def missing_vocabulary(
     return CheckpointError(
         f"{identifier} has no vocabulary: none of {', '.join(names)} is in {' or '.join(map(str, folders))}. Without "
         "its own tokenizer a text model reads nothing: copy those files from the model that it was trained from."
+    )
+
+
+def missing_processor(folders: Sequence[Path], identifier: str) -> CheckpointError | None:
+    """The refusal of a model of images or sounds whose folder does not say how they are prepared; None where it does.
+
+    `save_pretrained` of the network alone leaves such a folder.
+    """
+    names = ("preprocessor_config.json", "processor_config.json")
+    if not any(folder.is_dir() for folder in folders) or any(
+        (home / name).is_file() for home in folders for name in names
+    ):
+        return None
+    return CheckpointError(
+        f"{identifier} does not say how its inputs are prepared: there is no {names[0]} in "
+        f"{' or '.join(map(str, folders))}. Save that of the model it was trained from beside it: "
+        "AutoImageProcessor.from_pretrained(MODEL).save_pretrained(FOLDER), for sounds AutoFeatureExtractor."
     )
 
 

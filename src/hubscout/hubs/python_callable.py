@@ -10,6 +10,7 @@ import functools
 import hashlib
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import HubscoutError, InputError, ModelError, ModelNotFoundError, did_you_mean
 from hubscout.hubs.backbone import Backbone
-from hubscout.hubs.hub_registry import Identifier
 from hubscout.hubs.image_preprocessing import ImageConfig, prepare_torchvision
+from hubscout.hubs.model_identifier import Identifier
 from hubscout.hubs.model_listing import ModelListing
 from hubscout.hubs.vision import HalvesBackbone, PlainBackbone
 
@@ -57,7 +58,15 @@ def with_code(backbone: Backbone, identifier: Identifier) -> Backbone:
 @functools.cache
 def _code_of_module(module: ModuleType) -> str:
     # Once: a module is imported once, so what is written to its file later is not what runs.
-    return code_fingerprint(Path(file)) if (file := getattr(module, "__file__", None)) else ""
+    if not (file := getattr(module, "__file__", None)):
+        return ""
+    try:
+        return code_fingerprint(Path(file))
+    except FileNotFoundError as error:
+        raise ModelError(
+            f"python:{module.__name__}: the module was imported, and its file {error.filename} is gone since. "
+            "Start Python anew, or put the file back."
+        ) from None
 
 
 def call(identifier: Identifier) -> Any:
@@ -123,7 +132,7 @@ def _import_module(name: str) -> ModuleType:
 
 
 def _import_file(path: Path) -> ModuleType:
-    path = path.expanduser().resolve()
+    path = Path(os.path.expanduser(path)).resolve()
     if not path.is_file():
         raise ModelNotFoundError(f"No Python file at {path}.")
     # By content too: a file that was changed since, or that imports one that was, is run again.

@@ -9,7 +9,6 @@ safetensors; pickles, and code, are fetched only where the user said so.
 from __future__ import annotations
 
 import functools
-import json
 import os
 import re
 import time
@@ -32,7 +31,8 @@ from hubscout.hubs.connection import (
     with_option,
 )
 from hubscout.hubs.downloading import Download, tell
-from hubscout.hubs.hub_registry import Identifier
+from hubscout.hubs.model_identifier import Identifier
+from hubscout.hubs.saving import DESCRIPTION, lineage, read_settings
 from hubscout.optional import require
 
 PLACE_OPTIONS = ("revision", "trust_remote_code", "pickle")
@@ -62,7 +62,8 @@ class Repository:
     @property
     def facts(self) -> dict[str, Any]:
         """What a model's card says of where it came from."""
-        return {"downloads": self.downloads, "commit": self.commit}
+        described = lineage(self.read_json(DESCRIPTION), f"{DESCRIPTION} of {self.identifier}")
+        return {"downloads": self.downloads, "commit": self.commit, **described}
 
     def fetch(self, names: Iterable[str], *, quietly: bool = False) -> Path:
         """The local folder with these files, each as the Hub announced it. Small ones come without a word."""
@@ -233,14 +234,6 @@ def fetch_model(repository: Repository, options: Mapping[str, Any], folders: Seq
     return repository.fetch(sorted(dict.fromkeys(needed), key=lambda name: repository.sizes[name] or 0))
 
 
-def read_settings(path: Path) -> Any:
-    """A file of settings."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise CheckpointError(f"{path} is not JSON: {error}") from error
-
-
 def pick_weights(repository: Repository, names: Sequence[str], *, pickle: bool) -> str:
     """The first of `names` that the repository has; a pickle only if it is allowed."""
     there = [name for name in names if name in repository.sizes]
@@ -255,8 +248,7 @@ def pick_weights(repository: Repository, names: Sequence[str], *, pickle: bool) 
 def _matching(names: Sequence[str], pattern: re.Pattern[str]) -> list[str]:
     """The one file of weights, or else all parts of them."""
     found = [name for name in names if pattern.fullmatch(PurePosixPath(name).name)]
-    whole = [name for name in found if "-of-" not in name]
-    return whole or found
+    return [name for name in found if "-of-" not in name] or found
 
 
 def _only_pickled(repository: Repository, names: Sequence[str]) -> UnsafeCheckpointError:

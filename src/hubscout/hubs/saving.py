@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubscout.credentials import strip_credentials
-from hubscout.errors import ModelError
+from hubscout.errors import CheckpointError, ModelError
+from hubscout.file_identifiers import IdentifierFromFile
 from hubscout.hubs.pooling import select_words
 from hubscout.hubs.text_preprocessing import WORD_ENDS, WORDS, TextPreprocessing
 from hubscout.hubs.transformer import last_layer
@@ -70,7 +71,21 @@ def write_description(folder: Path, backbone: Backbone, *, target_names: Sequenc
 def read_description(folder: Path) -> dict[str, Any]:
     """What `write_description` wrote; empty where there is none."""
     path = folder / DESCRIPTION
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return read_settings(path) if path.is_file() else {}
+
+
+def read_settings(path: Path) -> Any:
+    """A file of settings."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CheckpointError(f"{path} is not JSON: {error}") from error
+
+
+def lineage(described: Mapping[str, Any], origin: str) -> dict[str, Any]:
+    """What the card of a tuned model says of where it came from, by the description in the file `origin`."""
+    base = described.get("backbone")
+    return {"tuned_from": IdentifierFromFile(base, origin)} if base else {}
 
 
 def linear_layer(head: nn.Module, targets: int, feature_dim: int | None = None) -> nn.Linear:
@@ -102,8 +117,7 @@ def save_module(module: nn.Module, path: Path) -> None:
     from safetensors.torch import save_file
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    state = {name: value.detach().cpu().clone().contiguous() for name, value in module.state_dict().items()}
-    save_file(state, path)
+    save_file({name: value.detach().cpu().clone().contiguous() for name, value in module.state_dict().items()}, path)
 
 
 def save_transformer(

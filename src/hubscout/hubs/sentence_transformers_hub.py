@@ -13,7 +13,7 @@ from hubscout.hubs import huggingface
 from hubscout.hubs.backbone import Backbone, Batch, Output
 from hubscout.hubs.connection import explain_failure, needs_code
 from hubscout.hubs.cost import describe
-from hubscout.hubs.hub_registry import Identifier
+from hubscout.hubs.model_identifier import Identifier
 from hubscout.hubs.model_listing import TEXT_MODALITIES, ModelListing, search
 from hubscout.hubs.pooling import check_layers, join_pair, layer_state, pool, select_words
 from hubscout.hubs.processors import check_vocabulary, missing_vocabulary, tokenize_with
@@ -23,9 +23,8 @@ from hubscout.hubs.repository import (
     fetch_model,
     is_allowed,
     open_repository,
-    read_settings,
 )
-from hubscout.hubs.saving import SENTENCE_ENCODER, read_description
+from hubscout.hubs.saving import SENTENCE_ENCODER, read_description, read_settings
 from hubscout.hubs.text_preprocessing import (
     MASK,
     WORD_ENDS,
@@ -192,8 +191,7 @@ class SentenceBackbone(Backbone):
 
 def list_models(pattern: str, limit: int | None = None) -> ModelListing:
     """Encoders of the sentence-transformers organisation, as the Hub or the local cache has them."""
-    full = pattern if "/" in pattern else f"sentence-transformers/{pattern}"
-    found = search(full, limit)
+    found = search(pattern if "/" in pattern else f"sentence-transformers/{pattern}", limit)
     names = (entry.identifier.removeprefix("hf/").removeprefix("sentence-transformers/") for entry in found)
     entries = (
         replace(entry, identifier=f"sentence-transformers/{name}", modalities=TEXT_MODALITIES)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from hubscout.errors import InputError, ModelError
+from hubscout.errors import InputError, ModelError, check_choice
 from hubscout.hubs.backbone import Batch
 from hubscout.hubs.pooling import WordPooling
 
@@ -47,6 +47,7 @@ class Tokens:
         return len(self.ids) + (len(self.second.ids) if self.second else 0)
 
 
+@dataclass(eq=False)
 class TextPreprocessing:
     """A model's tokenizer, its length limit, and how pairs are taken: `cross` as one sequence, `siamese` as two.
 
@@ -55,37 +56,27 @@ class TextPreprocessing:
     Batches are padded to their own longest sample, on the right. `prompt` goes before every text.
     """
 
-    def __init__(
-        self,
-        tokenizer: Any,
-        *,
-        max_length: int,
-        pairs: Pairs,
-        accepts_types: bool,
-        words: WordPooling = "first",
-        prompt: str = "",
-    ) -> None:
-        if pairs not in ("cross", "siamese"):
-            raise InputError(f"pairs must be 'cross' or 'siamese', got {pairs!r}.")
-        if words not in get_args(WordPooling):
-            raise InputError(f"words must be one of {', '.join(get_args(WordPooling))}, got {words!r}.")
+    tokenizer: Any
+    max_length: int
+    pairs: Pairs
+    accepts_types: bool
+    words: WordPooling = "first"
+    prompt: str = ""
+
+    def __post_init__(self) -> None:
+        tokenizer, max_length, pairs, words = self.tokenizer, self.max_length, self.pairs, self.words
+        check_choice("pairs", pairs, get_args(Pairs))
+        check_choice("words", words, get_args(WordPooling))
         if max_length < 3:
             raise InputError(f"max_length must leave room for a token, got {max_length}.")
-        self.tokenizer = tokenizer
-        self.max_length = max_length
-        self.pairs = pairs
-        self.accepts_types = accepts_types
-        self.words = words
-        self.prompt = prompt
         self.pad_id = next((i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if i is not None), 0)
         if self._backend is not None:
             # Set once: setting it at every call, as the tokenizer itself does, is not safe between threads.
             self._backend.enable_truncation(max_length=max_length)
             self._backend.no_padding()
             self._space_before_words = _needs_space(self._backend)
-        self.key = (
-            f"text:{_fingerprint(tokenizer, self._backend)}:{max_length}:{pairs}:{words}:{accepts_types}:{prompt}"
-        )
+        read = f"{max_length}:{pairs}:{words}:{self.accepts_types}:{self.prompt}"
+        self.key = f"text:{_fingerprint(tokenizer, self._backend)}:{read}"
 
     def __call__(self, sample: Any) -> Tokens:
         if isinstance(sample, str):

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from hubscout.errors import CheckpointError, InputError, ModelNotFoundError, did_you_mean
 from hubscout.hubs.connection import explain_failure, hub_silence
 from hubscout.hubs.cost import count_params
-from hubscout.hubs.hub_registry import Identifier
 from hubscout.hubs.image_preprocessing import ImageConfig, prepare_torchvision, split_options
+from hubscout.hubs.model_identifier import Identifier
 from hubscout.hubs.model_listing import ModelEntry, ModelListing, downloads_of_owner, local_repositories
 from hubscout.hubs.repository import (
     PLACE_OPTIONS,
@@ -100,8 +100,7 @@ def _create(name: str, identifier: Identifier, repository: Repository | None = N
 
 def _weights(name: str, identifier: Identifier, repository: Repository) -> dict[str, Any]:
     """What timm is to take in place of a download: the file, or the numbers of a pickle, which we read ourselves."""
-    config = import_timm().get_pretrained_cfg(name)
-    stated = config.hf_hub_filename or "pytorch_model.bin"
+    stated = import_timm().get_pretrained_cfg(name).hf_hub_filename or "pytorch_model.bin"
     safe = {"pytorch_model.bin": "model", "open_clip_pytorch_model.bin": "open_clip_model"}
     names = [f"{safe.get(stated, stated.removesuffix('.bin'))}.safetensors", stated]
     file = pick_weights(repository, names, pickle=is_allowed(identifier.options, "pickle"))
@@ -131,8 +130,7 @@ def wrap(
     """A backbone out of a timm network, preprocessed as its own configuration says unless options say otherwise."""
     data = require("timm.data", extra="vision", purpose="Image preprocessing")
     own: Any = module
-    resolved = data.resolve_data_config({}, model=own)
-    config = ImageConfig.from_pretrained_cfg(resolved).updated(image_options)
+    config = ImageConfig.from_pretrained_cfg(data.resolve_data_config({}, model=own)).updated(image_options)
     known = {"source_data": _source_data(own.pretrained_cfg), "licence": own.pretrained_cfg.get("license")}
     return HalvesBackbone(
         module,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from hubscout.errors import InputError
 from hubscout.hubs.backbone import Backbone, Batch, Output, Preprocessing
 from hubscout.hubs.cost import describe
 from hubscout.hubs.image_preprocessing import PIXELS
+from hubscout.hubs.length_groups import trimmed
 from hubscout.hubs.model_listing import TEXT_MODALITIES
 from hubscout.hubs.pooling import (
     Pooling,
@@ -25,16 +27,7 @@ from hubscout.hubs.pooling import (
     watched,
 )
 from hubscout.hubs.processors import LENGTHS
-from hubscout.hubs.text_preprocessing import (
-    IDS,
-    MASK,
-    TYPES,
-    WORD_ENDS,
-    WORDS,
-    TextPreprocessing,
-    is_siamese,
-    model_inputs,
-)
+from hubscout.hubs.text_preprocessing import MASK, WORD_ENDS, WORDS, TextPreprocessing, is_siamese, model_inputs
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -85,7 +78,6 @@ class TransformerBackbone(Backbone):
         # By the class's name: base models, too, have parts that are called as `base_model_prefix` says (DINOv3).
         self._has_head = bool(re.search("For[A-Z]", type(module).__name__)) and hasattr(module.config, "num_labels")
         self._base: Any = getattr(module, module.base_model_prefix, module) if self._has_head else module
-        self._shapes: tuple[tuple[int, ...], ...] | None = None
         if module.config.model_type == "vit_mae":
             module.config.mask_ratio = 0.0  # It would hide three quarters of the image, others at every pass.
         self._new_head = new_head
@@ -106,24 +98,22 @@ class TransformerBackbone(Backbone):
 
     @property
     def layer_names(self) -> tuple[str, ...]:
-        return tuple(f"layer.{index}" for index in range(len(self._layer_shapes())))
+        return tuple(f"layer.{index}" for index in range(len(self._layer_shapes)))
 
     @property
     def averages_layers(self) -> bool:
-        shapes = self._layer_shapes()
-        return len(set(shapes[1:])) == 1
+        return len(set(self._layer_shapes[1:])) == 1
 
+    @cached_property
     def _layer_shapes(self) -> tuple[tuple[int, ...], ...]:
         """Of as many layers as one pass shows: configurations count layers, stages or neither."""
-        if self._shapes is None:
-            import torch
+        import torch
 
-            device = next(self.module.parameters()).device
-            batch = {name: tensor.to(device) for name, tensor in self._example().items()}
-            with torch.no_grad():
-                states = self._call(self._arguments(self._inputs(batch)) | {"output_hidden_states": True})[0]
-            self._shapes = tuple(tuple(state.shape) for state in states.get("hidden_states") or ())
-        return self._shapes
+        device = next(self.module.parameters()).device
+        batch = {name: tensor.to(device) for name, tensor in self._example().items()}
+        with torch.no_grad():
+            states = self._call(self._arguments(self._inputs(batch)) | {"output_hidden_states": True})[0]
+        return tuple(tuple(state.shape) for state in states.get("hidden_states") or ())
 
     def forward(self, batch: Batch, layers: Sequence[str] = ()) -> Output:
         if layers:
@@ -232,12 +222,8 @@ class TransformerBackbone(Backbone):
 
 def _without_padding(batch: Batch) -> list[Batch]:
     """Each sample as a batch of its own, cut to its length."""
-    rows = []
-    for index, mask in enumerate(batch[MASK]):
-        row = {name: tensor[index : index + 1] for name, tensor in batch.items()}
-        length = int(mask.sum())
-        rows.append(row | {name: row[name][:, :length] for name in (IDS, MASK, TYPES) if name in row})
-    return rows
+    rows = ({name: value[place : place + 1] for name, value in batch.items()} for place in range(len(batch[MASK])))
+    return [trimmed(row) for row in rows]
 
 
 def _join(outputs: Sequence[Output]) -> Output:

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from hubscout.errors import CheckpointError, ModelNotFoundError, UnsafeCheckpointError, shortened
+from hubscout.errors import CheckpointError, ModelNotFoundError, UnsafeCheckpointError, first_line, shortened
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -38,9 +38,7 @@ def read_state(path: Path) -> State:
         raise ModelNotFoundError(f"No checkpoint at {path}.")
     if path.name.endswith(".index.json"):
         return _read_sharded(path)
-    if path.suffix == ".safetensors":
-        return _read_safetensors(path)
-    return _read_torch(path)
+    return _read_safetensors(path) if path.suffix == ".safetensors" else _read_torch(path)
 
 
 def find_weights(folder: Path) -> Path:
@@ -108,12 +106,12 @@ def _unsafe_or_broken(path: Path, error: Exception) -> CheckpointError:
     called = names_called(path) or re.findall(r"GLOBAL ([\w.]+)", str(error))
     _, unsupported, what = str(error).partition("Unsupported")
     if called or unsupported:
-        what = f"it would call {shortened(called, 8)}" if called else unsupported + _first_line(what)
+        what = f"it would call {shortened(called, 8)}" if called else unsupported + what.strip().partition("\n")[0]
         return UnsafeCheckpointError(
             f"{path} holds more than tensors and was refused; nothing in it was run ({what}). If you trust its author, "
             "open it there and save its state_dict() as safetensors."
         )
-    return CheckpointError(f"{path} is not a checkpoint that torch can read: {_first_line(error)}")
+    return CheckpointError(f"{path} is not a checkpoint that torch can read: {first_line(error)}")
 
 
 def _unwrap(path: Path, content: Any) -> State:
@@ -132,6 +130,18 @@ def _unwrap(path: Path, content: Any) -> State:
     for prefix in ("module.", "_orig_mod."):
         if all(name.startswith(prefix) for name in state):
             state = {name.removeprefix(prefix): value for name, value in state.items()}
+    return state
+
+
+def without_attribute(state: State) -> State:
+    """Weights without the attribute that a class of a training script, such as Lightning's, has its network in.
+
+    >>> list(without_attribute({"model.conv.weight": 1, "model.conv.bias": 2})), list(without_attribute({"fc.bias": 1}))
+    (['conv.weight', 'conv.bias'], ['fc.bias'])
+    """
+    for prefix in ("model.", "net.", "network.", "backbone."):
+        if all(name.startswith(prefix) for name in state):
+            return {name.removeprefix(prefix): value for name, value in state.items()}
     return state
 
 
@@ -159,10 +169,6 @@ def fit_state(module: nn.Module, state: State, *, source: str) -> None:
     known = {name: value for name, value in state.items() if name in expected}
     with torch.no_grad():  # copied into the module's own tensors, whose type is float32
         module.load_state_dict(known, strict=False)
-
-
-def _first_line(error: object) -> str:
-    return str(error).strip().partition("\n")[0]
 
 
 def names_called(path: Path) -> list[str]:

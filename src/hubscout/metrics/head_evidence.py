@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hubscout.errors import InputError
+from hubscout.errors import InputError, check_choice
 from hubscout.metrics import inputs
 from hubscout.metrics.metric_registry import KINDS, Score, metric
 from hubscout.metrics.softmax_head import Axes, fit_head, negative_log_likelihood, principal_axes
@@ -65,8 +65,7 @@ def laplace(
 
     """
     features = inputs.real_matrix(features, "features")
-    if curvature not in CURVATURES:
-        raise InputError(f"curvature must be one of {', '.join(CURVATURES)}; got {curvature!r}.")
+    check_choice("curvature", curvature, CURVATURES)
     size = np.abs(features).max()
     scale = size * np.sqrt(np.mean((features / size) ** 2)) if size > 0 else 1.0
     rows = features / scale
@@ -75,16 +74,11 @@ def laplace(
     if not rows.any():
         raise InputError("features are all 0: without an intercept there is nothing to fit.")
 
+    values, axes = inputs.values_of(targets, len(features), kind), principal_axes(rows)
     if kind == "regression":
-        columns = inputs.real_columns(targets, len(features))
-        return _gaussian(principal_axes(rows), columns)
+        return _gaussian(axes, values)
     softmax = kind == "classification"
-    if softmax:
-        ids, classes = inputs.class_ids(targets, len(features))
-        labels = np.eye(classes)[ids]
-    else:
-        labels = inputs.label_matrix(targets, len(features))
-    axes = principal_axes(rows)
+    labels = inputs.one_hot(values) if softmax else values
     if curvature == "full" and len(axes.squares) * labels.shape[1] > MOST_FULL_WEIGHTS:
         raise InputError(
             f"curvature='full' would need a matrix of {len(axes.squares) * labels.shape[1]} rows; "
@@ -225,7 +219,7 @@ def pactran(features: Any, targets: Any, *, regularisation: float = 1.0, prior_v
 
     centred = inputs.centred(features)
     axes = principal_axes(centred)
-    labels = np.eye(classes)[ids]
+    labels = inputs.one_hot(ids)
     weight_precision = 1.0 / regularisation
     rows = np.column_stack([axes.rows, np.ones(n)])
     weights = fit_head(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hubscout.errors import InputError
+from hubscout.errors import InputError, check_choice
 from hubscout.metrics import inputs
 from hubscout.metrics.metric_registry import KINDS, Score, metric
 from hubscout.metrics.softmax_head import principal_axes
@@ -60,15 +60,13 @@ def linear_probe(
     features = inputs.real_matrix(features, "features")
     trials = inputs.whole_number(trials, "trials")
     folds = inputs.whole_number(folds, "folds", least=2)
-    if len(features) < 2:
-        raise InputError("features must have at least two rows: each sample is predicted from others.")
+    values, measure = _measured(kind, targets, len(features))
     rows = inputs.centred(features)
     if rows.any():
         rows = rows / np.abs(rows).max()
         rows /= np.sqrt(np.mean(rows**2))
     strengths = inverse_strengths(trials)
 
-    values, measure = _measured(kind, targets, len(features))
     classes = kind == "classification"
     predicted = _logistic(rows, values, strengths, folds, seed) if classes else _ridge(rows, values, strengths)
     scores = [measure(each, values) for each in predicted]
@@ -79,11 +77,10 @@ def linear_probe(
 
 def _measured(kind: str, targets: Any, n: int) -> tuple[np.ndarray, Callable[[np.ndarray, np.ndarray], Score]]:
     """The targets of n rows, and how good predictions of them are."""
-    if kind == "classification":
-        return inputs.class_ids(targets, n)[0], accuracy
-    if kind == "multilabel":
-        return inputs.label_matrix(targets, n), average_precision
-    return inputs.real_columns(targets, n), explained_variance
+    if n < 2:
+        raise InputError("features must have at least two rows: each sample is predicted from the others.")
+    measures = {"classification": accuracy, "multilabel": average_precision, "regression": explained_variance}
+    return inputs.values_of(targets, n, kind), measures[kind]
 
 
 def inverse_strengths(trials: int) -> np.ndarray:
@@ -214,11 +211,7 @@ def knn(
     """
     features = inputs.real_matrix(features, "features")
     neighbours = inputs.whole_number(neighbours, "neighbours")
-    if distance not in DISTANCES:
-        raise InputError(f"distance must be one of {', '.join(DISTANCES)}; got {distance!r}.")
-    if len(features) < 2:
-        raise InputError("features must have at least two rows: each sample is predicted from the others.")
-
+    check_choice("distance", distance, DISTANCES)
     values, measure = _measured(kind, targets, len(features))
     found = values[_others(features, neighbours, distance)]
     return measure(_vote(found) if kind == "classification" else found.mean(axis=1), values)

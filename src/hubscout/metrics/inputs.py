@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hubscout.errors import InputError
-from hubscout.evidence.array_backend import as_native, sums_by_id, to_host
+from hubscout.evidence.array_backend import sums_by_id, to_host
 from hubscout.evidence.checks import check_features, check_finite, check_targets
 
 RELATIVE_TOLERANCE = 1e-12
@@ -24,30 +24,31 @@ def real_matrix(value: Any, argument: str) -> np.ndarray:
     return array
 
 
-def class_ids(targets: Any, rows: int) -> tuple[np.ndarray, int]:
-    """Class ids 0..C-1 of the classes that are present, and C. Absent classes leave no trace; one class is an error.
+def values_of(targets: Any, rows: int, kind: str) -> np.ndarray:
+    """Class ids 0..C-1 of the classes that are present: absent ones leave no trace, and one class is an error. Of other
+    kinds a float64 matrix, one column per label (0 and 1) or number, of which at least one varies.
 
-    >>> class_ids(["cat", "dog", "cat"], 3)
-    (array([0, 1, 0]), 2)
+    >>> values_of(["cat", "dog", "cat"], 3, "classification"), values_of([0.5, 2], 2, "regression").tolist()
+    (array([0, 1, 0]), [[0.5], [2.0]])
     """
-    found = check_targets(targets, rows, kind="classification")
-    return found.values, len(found.names)
+    found = to_host(check_targets(targets, rows, kind=kind).values)
+    if kind == "classification":
+        return found
+    if not varying(columns := found.astype(np.float64)).any():
+        raise InputError(f"targets must vary: each of the {columns.shape[1]} columns is the same for all samples.")
+    return columns
 
 
 def with_classes(value: Any, targets: Any, argument: str = "features") -> tuple[np.ndarray, np.ndarray, int]:
-    """Both of these: a matrix, and the class of each of its rows."""
+    """A matrix, the class of each of its rows, and how many classes there are."""
     array = real_matrix(value, argument)
-    return array, *class_ids(targets, len(array))
+    ids = values_of(targets, len(array), "classification")
+    return array, ids, int(ids.max()) + 1
 
 
-def label_matrix(targets: Any, rows: int) -> np.ndarray:
-    """A float64 matrix of 0 and 1, one column per label, of which at least one varies."""
-    return _matrix(targets, rows, "multilabel")
-
-
-def real_columns(targets: Any, rows: int) -> np.ndarray:
-    """A float64 matrix, one column per target, of which at least one varies; a vector becomes one column."""
-    return _matrix(targets, rows, "regression")
+def one_hot(ids: np.ndarray) -> np.ndarray:
+    """(n, C) 0 and 1."""
+    return np.eye(int(ids.max()) + 1)[ids]
 
 
 def varying(columns: np.ndarray) -> np.ndarray:
@@ -102,11 +103,3 @@ def whole_number(value: Any, argument: str, *, least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise InputError(f"{argument} must be a whole number from {least} up; got {value!r}.")
     return int(value)
-
-
-def _matrix(targets: Any, rows: int, kind: str) -> np.ndarray:
-    found = check_targets(as_native(targets, "targets"), rows, kind=kind)
-    array = to_host(found.values).astype(np.float64)
-    if not varying(array).any():
-        raise InputError(f"targets must vary: each of the {array.shape[1]} columns is the same for all samples.")
-    return array

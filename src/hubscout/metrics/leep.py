@@ -56,8 +56,7 @@ def log_expected_prediction(probabilities: np.ndarray, ids: np.ndarray) -> Score
     marginal = joint.sum(axis=0)
     conditional = np.divide(joint, marginal, out=np.zeros_like(joint), where=marginal > 0)
     # A row's own mass is in the conditional, so its prediction is positive.
-    logs = np.log(np.einsum("iz,iz->i", conditional[ids], probabilities))
-    return mean_log(logs)
+    return mean_log(np.log(np.einsum("iz,iz->i", conditional[ids], probabilities)))
 
 
 def mean_log(logs: np.ndarray, **details: Any) -> Score:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hubscout.errors import InputError
+from hubscout.errors import InputError, check_choice
 from hubscout.metrics import inputs
 from hubscout.metrics.metric_registry import CLASSES, metric
 
@@ -51,8 +51,7 @@ def gbc(features: Any, targets: Any, *, covariance: str = "spherical", component
 
     """
     features, ids, classes = inputs.with_classes(features, targets)
-    if covariance not in COVARIANCES:
-        raise InputError(f"covariance must be one of {', '.join(COVARIANCES)}; got {covariance!r}.")
+    check_choice("covariance", covariance, COVARIANCES)
     reduced, variances = inputs.principal_components(features, at_most=inputs.whole_number(components, "components"))
     if not len(variances):
         return -float(classes * (classes - 1))
@@ -189,11 +188,9 @@ def parc(
     """
     features = inputs.real_matrix(features, "features")
     limit = inputs.whole_number(max_samples, "max_samples", least=3)
+    labels, ids = inputs.values_of(targets, len(features), kind), None
     if kind == "classification":
-        ids, classes = inputs.class_ids(targets, len(features))
-        labels = np.eye(classes)[ids]
-    else:
-        labels, ids = inputs.label_matrix(targets, len(features)), None
+        labels, ids = inputs.one_hot(labels), labels
     if len(features) < 3:
         raise InputError(f"features must have at least three rows to have distances to rank; got {len(features)}.")
     if len(features) > limit:

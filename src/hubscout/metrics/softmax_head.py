@@ -42,7 +42,6 @@ def fit_head(
     softmax: bool = True,
     start: np.ndarray | None = None,
     tolerance: float = 1e-5,
-    max_iterations: int = 200,
 ) -> np.ndarray:
     """Weights (r, C) that minimise −log p(labels | rows · weights) + ½ Σ_j precisions_j ‖weights_j‖².
 
@@ -58,8 +57,7 @@ def fit_head(
 
     def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
         weights = flat.reshape(len(squares), classes) * units
-        logits = rows @ weights
-        loss, residual = negative_log_likelihood(logits, labels, softmax=softmax)
+        loss, residual = negative_log_likelihood(rows @ weights, labels, softmax=softmax)
         penalised = precisions[:, None] * weights
         gradient = (rows.T @ residual + penalised) * units
         return (loss + 0.5 * float((penalised * weights).sum())) / n, gradient.ravel() / n
@@ -70,7 +68,7 @@ def fit_head(
         first.ravel(),
         jac=True,
         method="L-BFGS-B",
-        options={"maxiter": max_iterations, "gtol": tolerance / np.sqrt(n), "ftol": 1e-10, "maxcor": 20},
+        options={"maxiter": 200, "gtol": tolerance / np.sqrt(n), "ftol": 1e-10, "maxcor": 20},
     )
     return found.x.reshape(len(squares), classes) * units
 

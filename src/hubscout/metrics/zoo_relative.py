@@ -137,11 +137,9 @@ def etran(features: Any, targets: Any, kind: str = "classification") -> dict[str
 
     """
     features = inputs.real_matrix(features, "features")
-    if kind == "classification":
-        ids, _ = inputs.class_ids(targets, len(features))
-        labelled = _log_probability(features, ids)
-    else:
-        labelled = -_left_out_error(features, inputs.real_columns(targets, len(features)))
+    values = inputs.values_of(targets, len(features), kind)
+    classes = kind == "classification"
+    labelled = _log_probability(features, values) if classes else -_left_out_error(features, values)
     return {"energy": float(scipy.special.logsumexp(features, axis=1).mean()), "labelled": labelled}
 
 

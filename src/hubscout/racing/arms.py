@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hubscout.engines.job import remembered
-from hubscout.errors import InterruptedRunError
+from hubscout.errors import InterruptedRunError, one_line
 from hubscout.hubs import Identifier
 from hubscout.racing.race_journal import BEST
 from hubscout.racing.rungs import Pace, Rung
@@ -42,6 +42,8 @@ class Runner:
     folder: Path
     teachers: tuple[str, ...] = ()
     """Of the model to deploy; arms of the race have none."""
+    seconds: float | None = None
+    """That there are for everything: teachers that are too slow for that are left out."""
     steps: int = 0
     """Of a whole run in this race: its `arguments` have those of the longest, so that a longer race goes on with it."""
     past: int = 0
@@ -71,8 +73,10 @@ class Runner:
             held_out = task.validation.take(np.arange(min(len(task.validation), max(100, rows // 4))))
             fewer = task.subset(rows)
             task = replace(fewer, splits={**fewer.splits, "validation": held_out})
-        run = SingleRun(task, self.arm.model, self.teachers, method, self.arguments, folder, cache, silent)
+        given = task, self.arm.model, self.teachers, method, self.arguments, folder, cache, silent
+        run = SingleRun(*given, budget=self.seconds)
         run.begin(resume=folder is not None)
+        run.frozen_features.forget()
         loop, state = run.loop, run.loop.train_state
         loop.validate = None  # arms are judged at rungs, after a cool-down
         if state.falling and state.length <= self.past:
@@ -139,6 +143,27 @@ class Climb:
 
 
 @dataclass(frozen=True)
+class Study:
+    """Have the teachers of an arm go over the train samples, as far as there is time: a job.
+
+    What they have seen is in the cache, for whoever is taught by them.
+    """
+
+    runner: Runner
+
+    def __call__(self) -> tuple[tuple[str, ...], str]:
+        """Those that there is time for, and who was left out, in words."""
+        teachers = self.runner.teachers
+        try:
+            run = self.runner.begin(None)
+        except InterruptedRunError as error:
+            raise KeyboardInterrupt from error
+        except Exception:  # one that cannot be run shows that in the lesson, where it is said
+            return teachers, ""
+        return tuple(teachers[place] for place in run.taught_by), run.teaching_time.told()
+
+
+@dataclass(frozen=True)
 class Speed:
     """Train a model for a few steps, which are thrown away, to see how fast it is: a job."""
 
@@ -155,7 +180,7 @@ class Speed:
             run.loop.run(until=PACE_STEPS)
             per_step = run.loop.seconds_per_step
             trained = time.perf_counter()
-            evaluate_arm(run, self.rows)
+            outcome_of_arm(run, self.rows)
             now = time.perf_counter()
         except InterruptedRunError as error:
             raise KeyboardInterrupt from error
@@ -166,17 +191,8 @@ class Speed:
 
 def failed_look(arm: Arm, rung: Rung, seconds: float, error: Exception) -> Look:
     """What is seen of an arm that could not be trained: why."""
-    reason = " ".join(str(error).split())[:300] or type(error).__name__
-    return Look(
-        arm=arm,
-        rung=rung.number,
-        steps=rung.steps,
-        metric=None,
-        log_likelihoods=(),
-        seconds=seconds,
-        seconds_per_step=0.0,
-        failure=f"{type(error).__name__}: {reason}",
-    )
+    failure = f"{type(error).__name__}: {one_line(error)[:300]}"
+    return Look(arm=arm, rung=rung.number, steps=rung.steps, seconds=seconds, failure=failure)
 
 
 def step_of(checkpoint: Path) -> int:
@@ -186,12 +202,6 @@ def step_of(checkpoint: Path) -> int:
     45
     """
     return int(checkpoint.name.split("-")[1])
-
-
-def evaluate_arm(run: SingleRun, rows: int) -> tuple[float, np.ndarray]:
-    """The metric and the log-likelihoods of the network as it stands, on the first held-out samples."""
-    found = outcome_of_arm(run, rows)
-    return found.primary, found.log_likelihoods(run.loop.network.loss.scale)
 
 
 def outcome_of_arm(run: SingleRun, rows: int) -> Outcome:
@@ -204,5 +214,4 @@ def opened(folder: Path, model: str) -> Tuned:
     """What another process has tuned and saved; no code runs that the folder names and the user has not."""
     from hubscout.tuning import Tuned
 
-    same = Identifier.parse(read_tuning(folder).model) == Identifier.parse(model)
-    return Tuned.load(folder, allow_code=same)
+    return Tuned.load(folder, allow_code=Identifier.parse(read_tuning(folder).model) == Identifier.parse(model))

@@ -171,7 +171,6 @@ def pooled(told: Mapping[Arm, Mapping[int, Look]], rung: int) -> list[Look]:
                 metric=fmean(look.metric for look in looks if look.metric is not None),
                 log_likelihoods=tuple(value for look in looks for value in look.log_likelihoods),
                 seconds=sum(look.seconds for look in looks[1:]),
-                seconds_per_step=0.0,
             )
         )
     return together

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from hubscout.engines import report
 from hubscout.racing.arms import Runner
 from hubscout.racing.floor import Floor
 from hubscout.racing.race_journal import BEST
-from hubscout.tuning.time_budget import fit_to_time, shorten_test
+from hubscout.tasks.task_metrics import Outcome
+from hubscout.tuning.time_budget import fit_to_time, shorten
 
 if TYPE_CHECKING:
     from hubscout.tuning import Tuned
+    from hubscout.tuning.single_run import SingleRun
 
 
 @dataclass(frozen=True)
@@ -57,13 +61,25 @@ class Finish:
         if self.floor is not None and not self.trains:
             self.floor.give_to(run, reached=self.floor.metric)
             run.note("The result is the linear probe of the frozen features, with the backbone as it was.")
+            self._take_as_known(run, self.floor, began)
         elif self.floor is not None:
             self.floor.reached_by(run)
         if made := run.loop.train_state.step:
             run.arguments = run.arguments.replace(steps=made)
         if self.seconds is not None:  # training leaves time for all of test, unless that is over before
             left = began + self.seconds - time.perf_counter()
-            shorten_test(run, int(left / max(self.row, 1e-9)) - len(run.task.validation))
+            held_out = 0 if run.known else len(run.task.validation)
+            shorten(run, "test", int(left / max(self.row, 1e-9)) - held_out)
         tuned = finish(run)
         tuned.save(self.runner.folder / BEST)
         return None if self.elsewhere else tuned
+
+    def _take_as_known(self, run: SingleRun, floor: Floor, began: float) -> None:
+        """What a probe was seen to say of held-out samples: of all of them, or of as many as there was time for."""
+        held_out = run.task.validation
+        over = self.seconds is not None and began + self.seconds - time.perf_counter() < self.row * len(held_out)
+        if floor.predicted is None or not len(run.task.test) or not (over or floor.held_out >= len(held_out)):
+            return
+        part = held_out.take(np.arange(floor.held_out))
+        run.task = replace(run.task, splits={**run.task.splits, "validation": part})
+        run.known = {"validation": Outcome.of(run.task, part, floor.predicted)}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hubscout.errors import InterruptedRunError
-from hubscout.racing.arms import Runner, evaluate_arm
+from hubscout.racing.arms import Runner, outcome_of_arm
 from hubscout.racing.race_journal import BEST
 from hubscout.runs.files import write_atomically
 from hubscout.tasks.task_metrics import Outcome
@@ -48,8 +48,8 @@ class Floor:
         """The probe in a folder; None where there is none, or a damaged one."""
         try:
             told = _read(folder)
-            metric, held_out, fitted_on = told["metric"], told["held_out"], told["fitted_on"]
-            return cls(model, metric, held_out, fitted_on, told["seconds"], folder, told["predicted"].numpy())
+            known = {name: told[name] for name in ("metric", "held_out", "fitted_on", "seconds")}
+            return cls(model=model, folder=folder, predicted=told["predicted"].numpy(), **known)
         except (OSError, RuntimeError, KeyError, TypeError, EOFError, pickle.UnpicklingError):
             return None
 
@@ -61,13 +61,6 @@ class Floor:
         some = task.validation.take(np.arange(self.held_out))
         return rows, Outcome.of(task, some, self.predicted).first(rows).primary
 
-    def of_same_samples(self, task: Task, tuned: Tuned) -> float:
-        """The metric of a tuned model on the samples that the probe was measured on."""
-        if self.held_out >= len(task.validation):
-            return tuned.metric("validation").value
-        some = task.validation.take(np.arange(self.held_out))
-        return Outcome.of(task, some, tuned.predict(list(some.inputs)).values).primary
-
     def told(self) -> dict[str, Any]:
         """As the first line of a race has it."""
         return {"model": self.model, "metric": self.metric, "fitted_on": self.fitted_on}
@@ -75,7 +68,7 @@ class Floor:
     def reached_by(self, run: SingleRun) -> bool:
         """Whether a trained network is at least as good; where it is not, the probe becomes the best of its run."""
         with run.loop.averaged():
-            reached, _ = evaluate_arm(run, self.held_out)
+            reached = outcome_of_arm(run, self.held_out).primary
         good = reached >= self.metric  # NaN is not
         if not good:
             self.give_to(run, reached)
@@ -102,8 +95,15 @@ class Floor:
 def _read(folder: Path) -> dict[str, Any]:
     import torch
 
-    found: dict[str, Any] = torch.load(folder / PROBE, map_location="cpu", weights_only=True)
-    return found
+    return torch.load(folder / PROBE, map_location="cpu", weights_only=True)
+
+
+def metric_on_first(task: Task, tuned: Tuned, rows: int) -> float:
+    """The metric of a tuned model on the first so many held-out samples."""
+    if rows >= len(task.validation):
+        return tuned.metric("validation").value
+    some = task.validation.take(np.arange(rows))
+    return Outcome.of(task, some, tuned.predict(list(some.inputs)).values).primary
 
 
 @dataclass(frozen=True)

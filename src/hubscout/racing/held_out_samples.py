@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from hubscout.tasks import Split, Task
 from hubscout.tasks.kinds import kind_of
-from hubscout.tasks.sequences import Chained, derived_fingerprint
+from hubscout.tasks.sequences import Chained, content_digest, derived_fingerprint
 from hubscout.tasks.splitting import split_off
 
 SHARE = 0.2
@@ -23,21 +25,21 @@ def for_race(task: Task, seed: int = 0) -> Task:
     """
     pool = len(task.train) + len(task.validation)
     missing = max(0, round(SHARE * pool) - len(task.validation))
-    train, validation = task.train, task.validation
-    note: tuple[str, ...] = ()
+    train, validation, notes = task.train, task.validation, []
     if missing:
-        stay, taken = split_off(kind_of(task.kind).strata(task.train.targets), missing, seed)
-        joined = task.train.take(taken)
-        train, validation = task.train.take(stay), joined_splits(task.validation, joined)
-        note = (f"race: {len(validation):,} samples are held out to judge by, {missing:,} of them taken from train",)
+        stay, taken = split_off(kind_of(task.kind).strata(task.train.targets), missing, seed, task.train.groups)
+        train, validation = task.train.take(stay), joined_splits(task.validation, task.train.take(taken))
+        notes = [f"race: {len(validation):,} samples are held out to judge by, {len(taken):,} of them taken from train"]
     order = np.random.default_rng(seed).permutation(len(validation))
-    return replace(
-        task,
-        splits={**task.splits, "train": train, "validation": validation.take(order)},
-        fingerprint=derived_fingerprint(task.fingerprint, race=seed),
-        notes=(*task.notes, *note),
-        source=None,
-    )
+    grouped = {} if task.train.groups is None else {"groups": content_digest(task.train.groups).hex()}
+    return _divided(task, train, validation.take(order), notes, race=seed, **grouped)
+
+
+def _divided(task: Task, train: Split, validation: Split, notes: Sequence[str] = (), **change: Any) -> Task:
+    """The task with other samples to train on and to judge by."""
+    splits = {**task.splits, "train": train, "validation": validation}
+    fingerprint = derived_fingerprint(task.fingerprint, **change)
+    return replace(task, splits=splits, fingerprint=fingerprint, notes=(*task.notes, *notes), source=None)
 
 
 def other_fold(task: Task, number: int, seed: int = 0) -> Task:
@@ -46,22 +48,15 @@ def other_fold(task: Task, number: int, seed: int = 0) -> Task:
     Held-out parts of different folds have no sample in common, as far as there are samples.
     """
     rest, count = np.arange(len(task.train)), len(task.validation)
-    groups = kind_of(task.kind).strata(task.train.targets)
+    strata = kind_of(task.kind).strata(task.train.targets)
     part = rest
     for _ in range(number):
-        stay, taken = split_off(groups[rest], min(count, len(rest) // 2), seed)
+        kept = None if task.train.groups is None else task.train.groups[rest]
+        stay, taken = split_off(strata[rest], min(count, len(rest) // 2), seed, kept)
         rest, part = rest[stay], rest[taken]
     others = np.setdiff1d(np.arange(len(task.train)), part)
-    return replace(
-        task,
-        splits={
-            **task.splits,
-            "train": joined_splits(task.train.take(others), task.validation),
-            "validation": task.train.take(np.random.default_rng(seed).permutation(part)),
-        },
-        fingerprint=derived_fingerprint(task.fingerprint, fold=number),
-        source=None,
-    )
+    train = joined_splits(task.train.take(others), task.validation)
+    return _divided(task, train, task.train.take(np.random.default_rng(seed).permutation(part)), fold=number)
 
 
 def joined_splits(*splits: Split) -> Split:
@@ -74,14 +69,14 @@ def joined_splits(*splits: Split) -> Split:
         if isinstance(there[0].targets, list)
         else np.concatenate([np.asarray(split.targets) for split in there])
     )
-    return Split(Chained([split.inputs for split in there]), targets)
+    groups = [split.groups for split in there if split.groups is not None]
+    return Split(
+        Chained([split.inputs for split in there]),
+        targets,
+        groups=np.concatenate(groups) if len(groups) == len(there) else None,
+    )
 
 
 def with_validation(task: Task) -> Task:
     """The task with train and validation together to train on, for a winner whose setting is known."""
-    return replace(
-        task,
-        splits={**task.splits, "train": joined_splits(task.train, task.validation), "validation": task.train.take([])},
-        fingerprint=derived_fingerprint(task.fingerprint, refit=True),
-        source=None,
-    )
+    return _divided(task, joined_splits(task.train, task.validation), task.train.take([]), refit=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from hubscout.metric_texts import metric_text
 from hubscout.racing.arms import Arm, Look
 from hubscout.racing.elimination import chances, scores
 from hubscout.racing.race_answer import race_answer
@@ -13,6 +14,7 @@ from hubscout.runs.hooks import call
 from hubscout.runs.race_record import Contestant, RaceRecord, last_comparison
 from hubscout.runs.texts import human_probability, short_names
 from hubscout.runs.tuning_record import tuning_run
+from hubscout.text_table import text_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,19 +82,12 @@ class Race:
         # The winner may be a linear probe of a model that was not trained.
         in_order = sorted([*raced, *rest], key=lambda model: model != self.winner.model)
         for number, model in enumerate(in_order, start=1):
-            seen = best[model][1] if model in best else None
-            contestants.append(
-                Contestant(
-                    model=model,
-                    rank=number,
-                    evidence_rank=places.get(model),
-                    learning_rate=seen.arm.learning_rate if seen else None,
-                    steps=seen.steps if seen else 0,
-                    metric=seen.metric if seen else None,
-                    p_best=p_best.get(model),
-                    failure=seen.failure if seen else "",
-                )
-            )
+            one = Contestant(model=model, rank=number, evidence_rank=places.get(model), p_best=p_best.get(model))
+            if model in best:
+                _, seen = best[model]
+                shown: dict[str, Any] = {"steps": seen.steps, "metric": seen.metric, "failure": seen.failure}
+                one = replace(one, learning_rate=seen.arm.learning_rate, **shown)
+            contestants.append(one)
         return tuple(contestants)
 
     def _only_a_rate(self, look: Look, rung: int) -> bool:
@@ -141,26 +136,23 @@ class Race:
             A rich table.
 
         """
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(header_style="bold")
         compared = last_comparison(self.looks)
         after = "" if compared is None else f" after {compared.steps}"
-        for head in ("#", "model", "by evidence", "rate", "steps", self.metric, f"P(best){after}"):
-            table.add_column(head, justify="left" if head == "model" else "right")
-        order = self.order
-        for one, name in zip(order, short_names([one.model for one in order]), strict=True):
-            one = self._with_its_end(one)
-            cells = [
+        heads = ("#", "model", "by evidence", "rate", "steps", self.metric, f"P(best){after}")
+        order = [self._with_its_end(one) for one in self.order]
+        rows = [
+            (
+                str(one.rank),
+                name,
                 "–" if one.evidence_rank is None else str(one.evidence_rank),
                 "–" if one.learning_rate is None else f"{one.learning_rate:g}",
                 str(one.steps) if one.steps else "–",
-                "failed" if one.failure else "–" if one.metric is None else f"{one.metric:.4f}",
+                "failed" if one.failure else "–" if one.metric is None else metric_text(self.metric, one.metric),
                 human_probability(one.p_best),
-            ]
-            table.add_row(str(one.rank), Text(name), *cells)
-        return table
+            )
+            for one, name in zip(order, short_names([one.model for one in order]), strict=True)
+        ]
+        return text_table(heads, rows, right={*heads} - {"model"})
 
     def _with_its_end(self, one: Contestant) -> Contestant:
         """A winner that no rung has shown, with what it has at its end on the held-out samples."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from hubscout.metric_texts import interval_text, metric_text
 from hubscout.runs.row import BUDGET_SPENT
-from hubscout.runs.texts import human_probability, listing, short_names
+from hubscout.runs.texts import human_probability, listing, names_by_model, short_names
 
 if TYPE_CHECKING:
     from hubscout.racing.outcome import Race
@@ -14,8 +16,7 @@ if TYPE_CHECKING:
 
 def race_answer(race: Race) -> str:
     """The sentences, one after the other."""
-    models = [one.model for one in race.order]
-    names = dict(zip(models, short_names(models), strict=True))
+    names = names_by_model(one.model for one in race.order)
     return " ".join(
         part for part in (_winner(race, names), _beside(race, names), _sure(race, names), _taught(race)) if part
     )
@@ -32,7 +33,7 @@ def _winner(race: Race, names: dict[str, str]) -> str:
         return text + "."
     split = told_split(tuned)
     end = "it has" if tuned.best_step == 0 else "tuned to the end it has"
-    text += f": {end} {race.metric} {tuned.metric(split)} on {_samples(tuned, split)}."
+    text += f": {end} {race.metric} {interval_text(race.metric, *tuned.metric(split))} on {_samples(tuned, split)}."
     if tuned.best_step:
         return text
     if not race.looks and not tuned.steps:
@@ -47,9 +48,10 @@ def _beside(race: Race, names: dict[str, str]) -> str:
     if found is None or tuned is None or tuned.best_step == 0:
         return ""
     whose = "its" if found.model == race.winner.model else f"{names.get(found.model, found.model)}'s"
+    text = partial(metric_text, race.metric)
     return (
-        f"On {found.samples:,} held-out samples its {race.metric} is {found.winner:.4f}, that of the linear probe of "
-        f"{whose} frozen features {found.probe:.4f}."
+        f"On {found.samples:,} held-out samples its {race.metric} is {text(found.winner)}, that of the linear probe of "
+        f"{whose} frozen features {text(found.probe)}."
     )
 
 
@@ -101,10 +103,11 @@ def _taught(race: Race) -> str:
         return ""
     target, *teachers = short_names([made.model, *made.teachers])
     split = told_split(made)
-    told = f"{race.metric} {made.metric(split)} on {_samples(made, split)}"
+    told = f"{race.metric} {interval_text(race.metric, *made.metric(split))} on {_samples(made, split)}"
+    taught = f"taught by {listing(teachers)}" if teachers else "tuned without teachers"
     if made.best_step == 0:
-        return f"{target}, taught by {listing(teachers)}, did not come up to its linear probe, which has {told}."
-    return f"{target}, taught by {listing(teachers)}, has {told}."
+        return f"{target}, {taught}, did not come up to its linear probe, which has {told}."
+    return f"{target}, {taught}, has {told}."
 
 
 def _tuned_models(race: Race) -> int:

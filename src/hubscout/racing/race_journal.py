@@ -16,10 +16,10 @@ from hubscout.errors import RunError
 from hubscout.racing.rungs import Clock, Field, Pace, Rung
 from hubscout.runs.events import Observer, Raced
 from hubscout.runs.files import append_line, read_lines
-from hubscout.runs.race_record import Arm, Look, RaceRecord, look_of, plain
+from hubscout.runs.race_record import Arm, Look, RaceRecord, look_of
 from hubscout.runs.record_types import is_number
 from hubscout.runs.run_folder import RACE, RACE_LINES
-from hubscout.runs.texts import short_names
+from hubscout.runs.texts import short_name
 
 BEST = "best"
 """In the folder of an arm: its cooled-down network, as it can be used."""
@@ -61,6 +61,8 @@ class RaceJournal:
     """Of the first model, before there were looks."""
     lesson: tuple[str, list[str]] | None = None
     """The model that is taught last, and who teaches it."""
+    taught: dict[str, list[str]] = field(default_factory=dict)
+    """Model → who taught it when it was to be deployed, also in a shorter race."""
     over: bool = False
     """Whether nothing came after the end of the race."""
     record: RaceRecord = field(default_factory=RaceRecord)
@@ -70,6 +72,11 @@ class RaceJournal:
     def looks(self) -> tuple[Look, ...]:
         """At the arms of the race, on its rungs."""
         return self.record.looks
+
+    @property
+    def usual_pace(self) -> Pace | None:
+        """That of the looks so far, or what the first model took before there were any."""
+        return Pace.of(self.looks) or self.pace
 
     def resume(self, identity: Mapping[str, Any], given: Sequence[str]) -> Field | None:
         """Who started, where an earlier run left this race; None where there is none.
@@ -90,6 +97,7 @@ class RaceJournal:
                 "overwrite it (overwrite=True, --overwrite)."
             )
         try:
+            self.clock.before = float(lines[-1]["elapsed"])
             for line in lines:
                 if line.get("event") in ("look", "fold", "winner"):
                     line["arm"]["model"] = names[line["arm"]["model"]]
@@ -100,7 +108,6 @@ class RaceJournal:
             told = start["field"]
             models = tuple(names[name] for name in told["models"])
             chosen = Field(models, tuple(told["factors"]), int(told["steps"]), tuple(told["widths"]))
-            self.clock.before = float(lines[-1]["elapsed"])
         except (KeyError, TypeError, ValueError, AttributeError, RunError) as error:
             raise RunError(f"{path} is damaged or of another race: {error}. Remove it to start anew.") from error
         for line in lines:
@@ -119,7 +126,10 @@ class RaceJournal:
         elif event == "fold":
             self.fold_looks.setdefault(int(line["fold"]), []).append(look_of(line))
         elif event == "deploy":
-            self.lesson = str(line["model"]), list(line["teachers"])
+            model, teachers = str(line["model"]), list(line["teachers"])
+            if model == self.to_deploy and self.has_other_teachers(model, teachers):
+                self.lesson_looks = []
+            self.lesson, self.taught[model] = (model, teachers), teachers
         elif event == "stage":
             part = str(line["stage"])
             if part != "deploy" or line["model"] == self.to_deploy:
@@ -143,6 +153,10 @@ class RaceJournal:
         """Whether there is more time, or there are more models, than when the race began."""
         return is_longer(budget, self.start_line) or set(models) > set(self.start_line["identity"]["models"])
 
+    def has_other_teachers(self, model: str, teachers: Sequence[str]) -> bool:
+        """Whether a model was taught by others before: it does not go on from there."""
+        return self.taught.get(model, list(teachers)) != list(teachers)
+
     def note(self, text: str) -> None:
         """What the user should know, also where the race is stopped after it."""
         self._write("note", text=text)
@@ -163,13 +177,13 @@ class RaceJournal:
     def rung(self, rung: Rung, going_on: Sequence[Arm], p_best: Mapping[Arm, float]) -> None:
         """A rung is over: who goes on, and the chance of each to be the best at the end."""
         if rung.number not in self.record.going_on:
-            chances = [{**plain(arm), "p_best": round(chance, 4)} for arm, chance in p_best.items()]
-            self._write("rung", rung=rung.number, steps=rung.steps, going_on=list(map(plain, going_on)), arms=chances)
+            chances = [{**asdict(arm), "p_best": round(chance, 4)} for arm, chance in p_best.items()]
+            self._write("rung", rung=rung.number, steps=rung.steps, going_on=list(map(asdict, going_on)), arms=chances)
 
     def decide(self, winner: Arm) -> None:
         """The arm that is tuned to its end."""
         if winner != self.record.final:
-            self._write("winner", arm=plain(winner))
+            self._write("winner", arm=asdict(winner))
 
     def beside(self, model: str, probe: float, winner: float, samples: int) -> None:
         """What the winner and the linear probe of a model have on the same held-out samples."""
@@ -234,7 +248,7 @@ def arm_folder(arm: Arm) -> str:
     >>> arm_folder(Arm("timm/resnet18.a1_in1k", 0.002))
     'resnet18.a1_in1k-00a6f754-0.002'
     """
-    name = re.sub(r"[^\w.]+", "-", short_names([arm.model])[0])[:40].strip("-.")
+    name = re.sub(r"[^\w.]+", "-", short_name(arm.model))[:40].strip("-.")
     return f"{name}-{hashlib.sha256(arm.model.encode()).hexdigest()[:8]}-{arm.learning_rate:g}"
 
 
@@ -281,6 +295,13 @@ def drop_checkpoints(folder: Path) -> None:
     """Remove what only a run that goes on needs; its curves stay."""
     for name in ("checkpoints", BEST):
         shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def drop_lessons(folder: Path, model: str) -> None:
+    """Remove what a model to deploy has learnt from others than those that teach it now."""
+    arms = arm_folder(Arm(model, 0.0)).removesuffix("0")
+    for path in [path for name in ("lessons", "refit") for path in (folder / name).glob(f"{arms}*")]:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _beside(target: Path) -> tuple[Path, Path]:

@@ -12,20 +12,23 @@ from pathlib import Path
 from typing import Any
 
 from hubscout.amounts import parse_seconds
-from hubscout.engines import Engine, open_engine
+from hubscout.engines import Engine
+from hubscout.engines.engine import running_engine
 from hubscout.engines.job import forget
-from hubscout.errors import InputError, InterruptedRunError, RunError, TuningError
+from hubscout.errors import InputError, InterruptedRunError, RunError, TuningError, check_least, keywords
 from hubscout.features.options import check_acceleration
 from hubscout.features.precision import check_device
 from hubscout.hubs import load
 from hubscout.hubs.backbone import check_modality
 from hubscout.hubs.hub_registry import check_identifier
 from hubscout.racing.arms import LIVE
+from hubscout.racing.contest import Contest
 from hubscout.racing.final_stages import DEPLOY_ENDS, FinalStages
 from hubscout.racing.held_out_samples import for_race
 from hubscout.racing.outcome import Race
 from hubscout.racing.prior import add_to_store, with_prior
-from hubscout.racing.race_journal import clear, evidence_seconds, tidy
+from hubscout.racing.race_journal import RaceJournal, clear, evidence_seconds, tidy
+from hubscout.racing.race_plan import RacePlan
 from hubscout.racing.rungs import Clock
 from hubscout.ranking import rank
 from hubscout.ranking.candidates import find_candidates
@@ -37,8 +40,10 @@ from hubscout.runs.race_record import read_race, write_race
 from hubscout.runs.ranking import check_limits
 from hubscout.runs.row import BUDGET_SPENT
 from hubscout.runs.run_folder import RACE_EVIDENCE, RACE_LINES, RACE_WINNER, RANKING, FolderLock, check_folder
+from hubscout.runs.texts import counted, human_seconds
 from hubscout.tasks import Task, open_task
 from hubscout.tuning import TuningArguments
+from hubscout.tuning.arguments import check_names
 from hubscout.tuning.readable import read_through
 
 SETTINGS = {
@@ -134,20 +139,21 @@ def race(
         ...      budget="30min", out="run/").winner  # doctest: +SKIP
 
     """
-    if folds < 1:
-        raise InputError(f"folds must be at least 1, not {folds}.")
+    check_least("folds", folds)
+    check_names(options, keywords(race))
     clock = Clock(None if budget is None else parse_seconds(budget), time.perf_counter() if began is None else began)
     check_folder(out, *TRACES, resume=resume, overwrite=overwrite)
     arguments = arguments_of(options, device, seed)
     check_wishes(engine, engine_options, device=device, accelerate=accelerate, deploy=deploy)
-    check_limits(max_params=max_params, max_flops=max_flops, max_latency=max_latency)
+    limits: dict[str, Any] = {"max_params": max_params, "max_flops": max_flops, "max_latency": max_latency}
+    check_limits(**limits)
     opened = open_task(task)
     if deploy is not None:
         _check_deployable(deploy, opened)
     candidates = find_candidates(models, opened.modality, device)  # they hold what is in memory until the race is over
     with ExitStack() as stack:
         observer = stack.enter_context(
-            shown(observer, progress, len(candidates.models), title="race", notes=candidates.notes)
+            shown(observer, progress, candidates.identifiers, title="race", notes=candidates.notes)
         )
         heard = observer or silent
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) if out is None else Path(out)
@@ -172,9 +178,7 @@ def race(
             progress=progress,
             budget=share,
             measure_latency=share is None or share > TIMED_FROM * len(candidates.models),
-            max_params=max_params,
-            max_flops=max_flops,
-            max_latency=max_latency,
+            **limits,
             drop=False,  # on far domains the best was 5th, 6th and 8th of 17 by evidence
         )
         # The folder may hold rows of models that were not asked for: they do not race.
@@ -186,9 +190,7 @@ def race(
             costly = len(too_costly) == len(asked_for)
             told = f"all {len(too_costly)} are over the limits ({reasons})." if costly else reasons
             raise InputError(f"No model is left to race: {told}")
-        runner = open_engine(engine, **(engine_options or {})) if isinstance(engine, str) else engine
-        if isinstance(engine, str):
-            stack.callback(runner.close)
+        runner = stack.enter_context(running_engine(engine, engine_options))
         if overwrite:
             clear(folder)
         split = read_through(
@@ -205,8 +207,9 @@ def race(
         for note in notes:
             heard(Message("", note))
         stack.callback(forget, LIVE)
+        journal = RaceJournal(folder, clock, heard, deploy or "")
         try:
-            contest = FinalStages(
+            plan = RacePlan(
                 task=split,
                 asked_for=asked_for,
                 ranking=allowed,
@@ -216,68 +219,71 @@ def race(
                 engine=runner,
                 observer=heard,
                 clock=clock,
+                journal=journal,
                 race=uuid.uuid4().hex,
                 folds=folds,
-                refit=refit,
                 ends=1.0 + refit + DEPLOY_ENDS * (deploy is not None),
                 deploy=deploy or "",
                 notes=notes,
                 evidence_seconds=share,
                 whole_evidence=not missed and (not ranking.stages or ranking.stages[-1].n >= len(opened.train)),
             )
-            over = contest.journal.record.complete
-            found = _run(contest)
+            over = journal.record.complete
+            found = _run(plan, refit)
         except (KeyboardInterrupt, InterruptedRunError) as error:
-            with suppress(NameError):  # it was stopped before it had begun
-                contest.journal.stop()
+            journal.stop()
             looks = len(read_race(folder).looks)
-            told = f"Stopped after {looks} {'look' if looks == 1 else 'looks'} at arms."
+            told = f"Stopped after {counted(looks, 'look')} at arms."
             if out is not None and (folder / RACE_WINNER).is_dir():
                 told += f" The best so far is in {folder / RACE_WINNER}."
             if out is not None:
                 told += " Run the same command again to resume."
             raise InterruptedRunError(told) from error
         if not over:
-            add_to_store(found, opened, arguments, contest.race)
+            add_to_store(found, opened, arguments, plan.race)
         return found
 
 
-def _run(contest: FinalStages) -> Race:
+def _run(plan: RacePlan, refit: bool) -> Race:
     """The rungs, the winner, and what comes after it."""
-    winner, tuned = contest.winner(contest.leaders())
+    contest, journal = Contest(plan), plan.journal
+    final = FinalStages(plan, contest, refit)
+    winner, tuned = final.winner(contest.leaders())
     found = Race(
-        task_name=contest.task.name,
-        metric=contest.metric,
+        task_name=plan.task.name,
+        metric=plan.metric,
         winner=winner,
-        ranking=contest.ranking,
-        evidence=contest.evidence,
-        looks=contest.journal.looks,
+        ranking=plan.ranking,
+        evidence=plan.evidence,
+        looks=journal.looks,
         steps=tuned.steps,  # there may have been time for more than planned, or for less
         shares=contest.shares,
         seconds={},
         tuned=tuned,
     )
-    if contest.deploy:
-        teachers = found.teachers(contest.deploy)
+    if plan.deploy:
+        teachers = found.teachers(plan.deploy)
         known = {one.model: one.learning_rate for one in found.order if not one.failure}
         try:
-            found = replace(found, deployed=contest.deployed(winner, tuned, teachers, known.get(contest.deploy)))
+            found = replace(found, deployed=final.deployed(winner, tuned, teachers, known.get(plan.deploy)))
         except TuningError as error:  # the winner is there all the same
-            contest.note(f"{contest.deploy} could not be taught: {error}")
-    if (budget := contest.clock.seconds) is not None and contest.clock.spent > KEPT_WITHIN * budget:
-        contest.notes.append(f"the budget of {budget:g} s was not kept: the race took {contest.clock.spent:.0f} s")
-    notes = (*contest.task.notes, *contest.notes)
-    if contest.journal.over and contest.journal.record.deploy == contest.deploy:  # the same call, and nothing was done
+            plan.note(f"{plan.deploy} could not be taught: {error}")
+    if (budget := plan.clock.seconds) is not None and plan.clock.spent > KEPT_WITHIN * budget:
+        plan.notes.append(
+            f"the budget of {human_seconds(budget)} was not kept: the race took {human_seconds(plan.clock.spent)}"
+        )
+    notes = (*plan.task.notes, *plan.notes)
+    if journal.over and journal.record.deploy == plan.deploy:  # the same call, and nothing was done
         with suppress(RunError):
-            notes = read_race(contest.folder).notes or notes
-    found = replace(found, seconds=contest.journal.seconds, notes=notes, told=contest.journal.record)
-    write_race(contest.folder, found.record())
-    contest.journal.finish()
+            notes = read_race(plan.folder).notes or notes
+    found = replace(found, seconds=journal.seconds, notes=notes, told=journal.record)
+    write_race(plan.folder, found.record())
+    journal.finish()
     # With more time a race goes on, and with it those that may still win.
     tied = {one.model for one in found.order if one.rank == 1 or one.is_tied}
-    limited = contest.clock.seconds is not None
-    tidy(contest.folder, [contest.runner(arm).folder for arm in found.told.arms if limited and arm.model in tied])
-    return replace(found, told=contest.journal.record)
+    limited = plan.clock.seconds is not None
+    tidy(plan.folder, [plan.runner(arm).folder for arm in found.told.arms if limited and arm.model in tied])
+    return replace(found, told=journal.record)
 
 
 def _check_deployable(model: str, task: Task) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubscout.engines import Engine
+from hubscout.engines import Engine, JobResult
 from hubscout.racing.arms import Arm, Runner, Speed
 from hubscout.racing.floor import MOST_ROWS, TIME_SHARE, FitProbe, Floor
 from hubscout.racing.race_journal import BEST, EARLIER, PROBES, RaceJournal, arm_folder, put_in_place, restore
@@ -18,8 +18,8 @@ from hubscout.racing.rungs import Clock, Field, Pace, Time, choose_field, rungs_
 from hubscout.ranking import Ranking
 from hubscout.ranking.jobs import TaskReference
 from hubscout.runs.events import Observer
-from hubscout.runs.race_record import plain
 from hubscout.runs.run_folder import RACE_WINNER
+from hubscout.runs.texts import counted
 from hubscout.runs.tuning_record import read_tuning
 from hubscout.tasks.task_metrics import primary
 from hubscout.tuning.rates import rates_of
@@ -54,6 +54,7 @@ class RacePlan:
     engine: Engine
     observer: Observer
     clock: Clock
+    journal: RaceJournal
     race: str
     """Tells this call from others in the memory of a process."""
     folds: int = 1
@@ -68,7 +69,7 @@ class RacePlan:
 
     def __post_init__(self) -> None:
         restore(self.folder / RACE_WINNER)
-        self.journal = RaceJournal(self.folder, self.clock, self.observer, self.deploy)
+        self.steps = self.longest  # until it is known who starts
         chosen = self.journal.resume(self._identity(), self.ranking.identifiers)
         if chosen is None:
             chosen = self._start()
@@ -82,8 +83,7 @@ class RacePlan:
             told = f"it takes {ratio:.0f} times as long per step as the others"
             self.notes.append(f"{model} did not start: {told}, and the budget is too short for it")
         if left_out := self.journal.record.left_out:
-            models = "1 model" if left_out == 1 else f"{left_out} models"
-            self.notes.append(f"{models} of least evidence did not start: the budget is too short")
+            self.notes.append(f"{counted(left_out, 'model')} of least evidence did not start: the budget is too short")
 
     def _arms(self, chosen: Field) -> list[Arm]:
         """Every model at its first rate, then at the next: where time is short, all have been looked at once."""
@@ -98,7 +98,7 @@ class RacePlan:
     def floor(self) -> Floor | None:
         """The linear probe of the first model by evidence, below which the race does not end; None once it is over."""
         record = self.journal.record
-        return self._probe_of(record.probed) if record.probed and not record.complete else None
+        return self.probe_of(record.probed) if record.probed and not record.complete else None
 
     @cached_property
     def reference(self) -> TaskReference:
@@ -117,31 +117,35 @@ class RacePlan:
         if (floor := self._first_probe()) is not None:
             put_in_place(floor.folder / BEST, self.folder / RACE_WINNER)
         time, pace = self._time(floor)
-        chosen = choose_field(list(self.evidence), self.longest, self.asked.cooldown, time)
-        self._write_start(chosen, time, floor, pace=None if pace is None else asdict(pace))
+        chosen = self._field(time, self.longest)
+        self._write_start(chosen, time, floor, pace)
         return chosen
+
+    def _field(self, time: Time | None, steps: int) -> Field:
+        """Who starts in the time that there is, in runs of at most so many steps."""
+        return choose_field(list(self.evidence), steps, self.asked.cooldown, time, self.longest)
 
     def _extended(self, before: Field) -> Field:
         """Who starts where there is more time, or more models, than there was."""
         floor = self._first_probe()
         time, pace = self._time(floor)
         more = None if time is None else replace(time, seconds=time.seconds + self.journal.seconds.get("rungs", 0.0))
-        chosen = choose_field(list(self.evidence), self.longest, self.asked.cooldown, more)
+        chosen = self._field(more, self.longest)
         if chosen.steps != before.steps:  # looks after other steps do not count: what they have taken is gone
-            chosen = choose_field(list(self.evidence), self.longest, self.asked.cooldown, time)
+            chosen = self._field(time, self.longest)
         if chosen.steps <= before.steps:
-            chosen = choose_field(list(self.evidence), before.steps, self.asked.cooldown, more, self.longest)
+            chosen = self._field(more, before.steps)
         # Its one arm was trained past the rungs, where the others are to be compared with it; the winner stays.
         if not any(before.widths):
             shutil.rmtree(self.folder / "arms", ignore_errors=True)
-        told: dict[str, Any] = {"pace": None if pace is None else asdict(pace)}
+        told: dict[str, Any] = {}
         final = self.journal.record.final
         if final is not None and "winner" in self.journal.stages_done:
             put_in_place(self.folder / RACE_WINNER, self.folder / EARLIER)
             record = read_tuning(self.folder / EARLIER)
-            metric = next(iter(record.metrics.get("validation", {}).values()), None)
-            told["ended"] = {**plain(final), "steps": record.steps, "metric": metric and metric[0]}
-        self._write_start(chosen, time, floor, **told)
+            measured = record.first_metric("validation")
+            told["ended"] = {**asdict(final), "steps": record.steps, "metric": measured and measured[2][0]}
+        self._write_start(chosen, time, floor, pace, **told)
         here, there = (f"{len(one.models)} in runs of {one.steps} steps" for one in (chosen, before))
         beside = ", as before" if here == there else f"; they were {there}"
         self.note(f"the race goes on with more time or models: models that start are {here}{beside}")
@@ -149,9 +153,11 @@ class RacePlan:
 
     def _first_probe(self) -> Floor | None:
         """That of the first model by evidence that can be run; one that cannot shows that in the race."""
-        return next((one for one in map(self._probe_of, list(self.evidence)[:3]) if one is not None), None)
+        return next((one for one in map(self.probe_of, list(self.evidence)[:3]) if one is not None), None)
 
-    def _write_start(self, chosen: Field, time: Time | None, floor: Floor | None, **told: Any) -> None:
+    def _write_start(
+        self, chosen: Field, time: Time | None, floor: Floor | None, pace: Pace | None, **told: Any
+    ) -> None:
         waiting = [model for model in self.evidence if model not in chosen.models]
         slow = time.far_slower(waiting, chosen.models) if time is not None else {}
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -162,13 +168,14 @@ class RacePlan:
             metric=self.metric,
             steps=chosen.steps,
             rungs=[rung.steps for rung in rungs_of(chosen.steps, self.asked.cooldown)],
-            arms=[plain(arm) for arm in self._arms(chosen)],
+            arms=[asdict(arm) for arm in self._arms(chosen)],
             budget=self.clock.seconds,
             evidence_seconds=self.evidence_seconds,
             whole_evidence=self.whole_evidence,
             probe=None if floor is None else floor.told(),
             left_out=len(self.ranking) - len(chosen.models) - len(slow),
             slow={model: round(ratio, 1) for model, ratio in slow.items()},
+            pace=None if pace is None else asdict(pace),
             **told,
         )
 
@@ -183,7 +190,7 @@ class RacePlan:
         """Steps of a run as they were asked for; a short budget means fewer."""
         return self.asked.length(math.ceil(len(self.task.train) / self.asked.batch_size))
 
-    def _probe_of(self, model: str) -> Floor | None:
+    def probe_of(self, model: str) -> Floor | None:
         """The linear probe of a model, fitted now or before; None where it cannot be run.
 
         It takes as many train samples as there is time for, and at least those of the ranking.
@@ -196,14 +203,16 @@ class RacePlan:
         fewest, speed = (row.n, row.samples_per_second) if row is not None else self._usual_speed()
         if left is not None and speed:
             rows = min(rows, max(fewest, int(TIME_SHARE * left * speed)))
-        job = trial_job("probe", FitProbe(runner, rows), self.engine, self.asked.device)
-        (result,) = self.engine.run([job], observer=self.observer)
-        found: Floor | None = result.value
-        return found
+        return self.run_alone("probe", FitProbe(runner, rows)).value
+
+    def run_alone(self, key: str, work: Callable[[], Any]) -> JobResult:
+        """What becomes of one job."""
+        (result,) = self.engine.run([trial_job(key, work, self.engine, self.asked.device)], observer=self.observer)
+        return result
 
     def _usual_speed(self) -> tuple[int, float]:
         """For a model to deploy that is not ranked: samples of the others, and how many were judged per second."""
-        pace = Pace.of(self.journal.looks) or self.journal.pace
+        pace = self.journal.usual_pace
         return min(row.n for row in self.ranking), 0.0 if pace is None or not pace.row else 1 / pace.row
 
     def _time(self, floor: Floor | None) -> tuple[Time | None, Pace | None]:
@@ -214,10 +223,7 @@ class RacePlan:
         first = next(iter(self.evidence)) if floor is None else floor.model
         if floor is None or self._can_be_timed(first, floor, left):
             speed = Speed(self.runner(Arm(first, self.rate(1.0))), rows=ROWS_TIMED)
-            (result,) = self.engine.run(
-                [trial_job("speed", speed, self.engine, self.asked.device)], observer=self.observer
-            )
-            pace = result.value
+            pace = self.run_alone("speed", speed).value
         per_step = seconds_per_step(self.ranking, self.asked.batch_size, first, pace)
         if pace is None and floor is not None:
             pace = Pace(per_step[first], floor.seconds, FORWARD_SHARE * per_step[first] / self.asked.batch_size)
@@ -228,8 +234,12 @@ class RacePlan:
         """Whether there is time to see how fast a model is trained, twice as much as expected, and to measure it."""
         step = seconds_per_step(self.ranking, self.asked.batch_size, model, None)[model]
         row = FORWARD_SHARE * step / self.asked.batch_size
-        measuring = row * (len(self.task.validation) + len(self.task.test))
-        return left - measuring > max(floor.seconds, 2 * ((1 + PACE_STEPS) * step + ROWS_TIMED * row))
+        return left - row * self.samples_measured > max(floor.seconds, 2 * ((1 + PACE_STEPS) * step + ROWS_TIMED * row))
+
+    @property
+    def samples_measured(self) -> int:
+        """Those that a whole run is judged by at its end."""
+        return len(self.task.validation) + len(self.task.test)
 
     @property
     def metric(self) -> str:
@@ -250,5 +260,4 @@ class RacePlan:
         chosen = self.base.replace(learning_rate=arm.learning_rate, head_learning_rate=self.asked.head_learning_rate)
         settled = chosen.settled(self.task.modality, self.task.kind)
         past = max((steps for ended, steps, _ in self.journal.ended if ended == arm), default=0)
-        steps = getattr(self, "steps", self.longest)
-        return Runner(self.race, task or self.reference, arm, settled, home, steps=steps, past=past, **more)
+        return Runner(self.race, task or self.reference, arm, settled, home, steps=self.steps, past=past, **more)

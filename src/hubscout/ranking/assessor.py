@@ -17,7 +17,7 @@ import numpy as np
 from hubscout.engines import Engine, Job, JobResult
 from hubscout.features.extraction_plan import cut
 from hubscout.ranking.assess import Settings
-from hubscout.ranking.candidates import AheadModel, Candidate, LoadAhead
+from hubscout.ranking.candidates import Candidate
 from hubscout.ranking.jobs import (
     AssessModel,
     Begun,
@@ -29,6 +29,7 @@ from hubscout.ranking.jobs import (
     guess_params,
     job_needs,
 )
+from hubscout.ranking.load_ahead import AheadModel, LoadAhead
 from hubscout.runs.events import Advanced, Event, Finished, Started
 from hubscout.runs.profiler import together
 from hubscout.runs.row import Row
@@ -56,6 +57,7 @@ class Assessor:
         seconds_limit: how long a job may be silent.
         began: called with the name of each model when a process begins with it.
         load_ahead: open the next model while one runs, where they run in this process one after the other.
+        at_last: done beside the last models, where models are loaded ahead.
 
     """
 
@@ -69,6 +71,7 @@ class Assessor:
         seconds_limit: float | None,
         began: Callable[[str], None],
         load_ahead: bool = False,
+        at_last: Callable[[], None] | None = None,
     ) -> None:
         self._engine = engine
         self.elsewhere = engine.elsewhere
@@ -91,6 +94,7 @@ class Assessor:
         self._seconds_limit = seconds_limit
         self._began = began
         self._load_ahead = load_ahead and not engine.elsewhere
+        self._at_last = at_last
         self._name = uuid.uuid4().hex
         self._known: dict[str, tuple[Candidate | SentModel, Needs]] = {}
         self._begun: set[str] = set()
@@ -101,7 +105,7 @@ class Assessor:
         self, candidates: Sequence[Candidate], increments: Sequence[np.ndarray | None]
     ) -> Generator[tuple[Candidate, Outcome], None, None]:
         """Each candidate once, in the order in which they are finished: its assessment, or what was wrong with it."""
-        with LoadAhead(candidates if self._load_ahead else (), self._tell) as ahead:
+        with LoadAhead(candidates if self._load_ahead else (), self._tell, self._at_last) as ahead:
             yield from self._assess(candidates, increments, ahead)
 
     def _assess(
@@ -142,8 +146,7 @@ class Assessor:
         model, needs = self._known[name]
 
         def job(key: str, work: AssessModel | ExtractSlice, cost: float) -> Job:
-            limit = self._seconds_limit
-            return Job(key, work, cpus=needs.cpus, gpus=needs.gpus, cost=cost, seconds_limit=limit)
+            return Job(key, work, cpus=needs.cpus, gpus=needs.gpus, cost=cost, seconds_limit=self._seconds_limit)
 
         slices: list[Job] = []
         count = self._slice_count(needs, rows, company)

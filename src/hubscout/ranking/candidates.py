@@ -1,22 +1,21 @@
-"""From what the user wrote as models to the models that will be tried, each once, and opened ahead of their turn."""
+"""From what the user wrote as models to the models that will be tried, each once."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import InputError
-from hubscout.features.decoded import free_bytes
-from hubscout.hubs.model_listing import SIZES, ModelListing, default_models
-from hubscout.runs.profiler import step
+from hubscout.hubs.default_models import SIZES, default_models
+from hubscout.hubs.model_listing import ModelListing
 from hubscout.runs.row import Row
 
 if TYPE_CHECKING:
     from hubscout.hubs import Backbone
-    from hubscout.runs.events import Event, Observer
+    from hubscout.runs.events import Observer
 
 
 @dataclass(frozen=True)
@@ -52,6 +51,11 @@ class Candidates:
     models: tuple[Candidate, ...]
     notes: tuple[str, ...] = ()
 
+    @property
+    def identifiers(self) -> list[str]:
+        """Of the models."""
+        return [candidate.identifier for candidate in self.models]
+
 
 def find_candidates(models: Any, modality: str | None = None, device: str = "auto") -> Candidates:
     """Models may be identifiers, patterns such as `timm/mobilenetv3*`, models in memory, or a size of our own lists.
@@ -75,7 +79,7 @@ def find_candidates(models: Any, modality: str | None = None, device: str = "aut
         elif not isinstance(model, str):
             candidate = _in_memory(model, name, found)
             found.setdefault(candidate.identifier, candidate)
-        elif model in SIZES or _is_pattern(model):
+        elif model in SIZES or "*" in model.partition("?")[0]:
             from hubscout.hubs import Identifier
 
             pattern, _, options = model.partition("?")
@@ -125,10 +129,6 @@ def _look_up(name: str, modality: str | None) -> ModelListing:
     return taken
 
 
-def _is_pattern(text: str) -> bool:
-    return "*" in text.partition("?")[0]
-
-
 def _given(models: Any) -> list[tuple[str | None, Any]]:
     """What was given, one by one, each with its name if it has one. A network is one model, also if it has parts."""
     if isinstance(models, Mapping):
@@ -141,12 +141,16 @@ def _given(models: Any) -> list[tuple[str | None, Any]]:
     return [(None, model) for model in ([models] if one else models)]
 
 
-def _in_memory(model: Any, name: str | None, taken: Collection[str]) -> Candidate:
+def _in_memory(model: Any, name: str | None, taken: Mapping[str, Candidate]) -> Candidate:
     from hubscout.hubs import Backbone
     from hubscout.hubs.model_objects import register
 
+    if isinstance(backbone := getattr(model, "backbone", None), Backbone):  # a tuned model
+        model = backbone
     if isinstance(model, Backbone) and name is None:
-        return Candidate(model.card.identifier, model)
+        known = taken.get(model.card.identifier)
+        if known is None or known.backbone is model:
+            return Candidate(model.card.identifier, model)
     return Candidate(register(model, name, taken), model=model)
 
 
@@ -195,81 +199,6 @@ def _is_local(identifier: str) -> bool:
 
 def _exists(name: str) -> bool:
     try:
-        return Path(name).expanduser().exists()
+        return Path(os.path.expanduser(name)).exists()
     except OSError:  # too long for a name, and the like
         return False
-
-
-_LEAST_BYTES = 1 << 29
-_COPIES = 3
-"""While a model is opened there are its file, its weights and the network."""
-_AHEAD = 6
-"""One is not enough before a large model: opening it takes as long as running several small ones before it."""
-
-
-class LoadAhead:
-    """Opens the next six models in the order in which they will run, one after the other, in a thread.
-
-    On a GPU most of a small model's time is reading its weights. A model that cannot be opened fails when its turn
-    comes. Where memory may not hold the next model beside this one, it is opened when its turn comes too. Leaving the
-    context waits for the one that is being opened.
-
-    Args:
-        candidates: the models in the order in which they will run.
-        observer: hears of downloads.
-
-    """
-
-    def __init__(self, candidates: Sequence[Candidate], observer: Observer | None = None) -> None:
-        self._candidates = list(candidates)
-        self._observer = observer
-        self._largest = _LEAST_BYTES
-        self._opening: dict[str, Future[Backbone]] = {}
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="hubscout-load-ahead")
-
-    def __enter__(self) -> LoadAhead:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._thread.shutdown(cancel_futures=True)
-        self._opening.clear()
-
-    def open(self, candidate: Candidate, observer: Observer | None = None) -> Backbone:
-        """The backbone, which may be there already; then those after it are begun with."""
-        opening = self._opening.pop(candidate.identifier, None)
-        backbone = candidate.open(observer) if opening is None else opening.result()
-        self._largest = max(self._largest, backbone.card.bytes)
-        names = [one.identifier for one in self._candidates]
-        place = names.index(candidate.identifier) + 1 if candidate.identifier in names else len(names)
-        for following in self._candidates[place : place + _AHEAD]:
-            if following.backbone is None and following.identifier not in self._opening and self._has_room():
-                self._opening[following.identifier] = self._thread.submit(self._open_ahead, following)
-        return backbone
-
-    def _has_room(self) -> bool:
-        """Whether one more model, as large as the largest so far, fits beside those that are being opened."""
-        free, coming = free_bytes(), sum(not opening.done() for opening in self._opening.values())
-        return free is not None and free >= (_COPIES + coming) * self._largest
-
-    def _open_ahead(self, candidate: Candidate) -> Backbone:
-        def tell(event: Event) -> None:
-            if self._observer is not None:
-                self._observer(replace(event, model=candidate.identifier))
-
-        with step("load"):
-            return candidate.open(tell)
-
-
-@dataclass(frozen=True)
-class AheadModel:
-    """A candidate that is opened through `LoadAhead`."""
-
-    candidate: Candidate
-    ahead: LoadAhead
-
-    @property
-    def identifier(self) -> str:
-        return self.candidate.identifier
-
-    def open(self, observer: Observer | None = None) -> Backbone:
-        return self.ahead.open(self.candidate, observer)

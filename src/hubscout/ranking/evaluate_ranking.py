@@ -11,6 +11,7 @@ import numpy as np
 
 from hubscout.errors import InputError
 from hubscout.runs.ranking_storage import read_reference
+from hubscout.text_table import text_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -88,11 +89,11 @@ class Evaluation:
 def evaluate_ranking(ranking: Ranking, reference: Mapping[str, float] | str | Path, *, better: Better) -> Evaluation:
     """Compare a ranking with known results."""
     from hubscout.evaluation import evaluate
-    from hubscout.runs.texts import short_names
+    from hubscout.runs.texts import names_by_model
 
     known = dict(reference) if isinstance(reference, Mapping) else read_reference(Path(reference))
     # People copy names from the table, which calls models by short ones.
-    whole = dict(zip(short_names(ranking.identifiers), ranking.identifiers, strict=True))
+    whole = {short: identifier for identifier, short in names_by_model(ranking.identifiers).items()}
     known = {whole[name] if name in whole and whole[name] not in known else name: v for name, v in known.items()}
     rows = [row for row in ranking.compared if row.identifier in known]
     missing = tuple(row.identifier for row in ranking.compared if row.identifier not in known)
@@ -122,25 +123,20 @@ def evaluate_ranking(ranking: Ranking, reference: Mapping[str, float] | str | Pa
 
 def evaluation_table(found: Evaluation) -> Table:
     """The evaluation for a terminal: metrics, then baselines, each with its interval and p-value."""
-    from rich.table import Table
     from rich.text import Text
 
-    from hubscout.runs.texts import short_names
+    from hubscout.runs.texts import names_by_model
 
-    called = dict(zip(found.models, short_names(found.models), strict=True))
-    warning = next((agreement.warning for agreement in found.metrics.values() if agreement.warning), None)
-    table = Table(
-        title=Text(f"{len(found.models)} models"),
-        title_justify="left",
-        header_style="bold",
-        caption=None if warning is None else Text(warning),
-        caption_justify="left",
+    names = names_by_model(found.models)
+    warnings = [agreement.warning for agreement in found.metrics.values() if agreement.warning]
+    metrics, baselines = (
+        [[names.get(cell, cell) for cell in (name, *one.cells, one.best_model)] for name, one in part.items()]
+        for part in (found.metrics, found.baselines)
     )
-    for head in ("score", "weighted tau", "95% interval", "p", "tau", "Rel@1", "it chose", "best is"):
-        table.add_column(head, justify="left" if head in {"score", "it chose", "best is"} else "right", overflow="fold")
-    for part in (found.metrics, found.baselines):
-        for name, agreement in part.items():
-            cells = (name, *agreement.cells, agreement.best_model)
-            last = part is found.metrics and name == list(part)[-1]
-            table.add_row(*(Text(called.get(cell, cell)) for cell in cells), end_section=last)
+    numbers = ("weighted tau", "95% interval", "p", "tau", "Rel@1")
+    heads = ("score", *numbers, "it chose", "best is")
+    table = text_table(heads, metrics, right=numbers, title=f"{len(found.models)} models", notes=warnings[:1])
+    table.add_section()
+    for row in baselines:
+        table.add_row(*map(Text, row))
     return table

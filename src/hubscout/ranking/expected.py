@@ -80,19 +80,14 @@ def left_out(evidence: Evidence, kept: KeptRows, task: Task) -> LeftOut:
 
 def _better(missed: np.ndarray, base: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """Which targets have smaller squared errors `missed` than `base`, (m, C) each, by more than chance: (C,)."""
+    from hubscout.evidence.array_backend import sums_by_id
+
     size = int(groups.max()) + 1
-    ours, theirs = (_sums(errors, groups, size) for errors in (missed, base))
+    ours, theirs = (sums_by_id(errors, groups, size) for errors in (missed, base))
     with np.errstate(divide="ignore", invalid="ignore"):
         skill = 1 - ours.sum(0) / theirs.sum(0)
         without = 1 - (ours.sum(0) - ours) / (theirs.sum(0) - theirs)
     return np.nan_to_num(skill, nan=0.0) > _times(size) * np.nan_to_num(_standard_error(without), nan=np.inf)
-
-
-def _sums(errors: np.ndarray, groups: np.ndarray, size: int) -> np.ndarray:
-    """Sums over the rows of each group, (groups, C)."""
-    result = np.zeros((size, errors.shape[1]))
-    np.add.at(result, groups, errors)
-    return result
 
 
 def _values(task: Task, predicted: np.ndarray, kept: KeptRows, chosen: np.ndarray) -> dict[str, float]:
@@ -111,7 +106,7 @@ def _guesses(task: Task, rates: np.ndarray, kept: KeptRows) -> dict[str, float]:
     """The same metrics of the best guess that knows base rates alone."""
     kind = kind_of(task.kind)
     groups = kept.samples if kind.rows_are_words else None
-    found = task_metrics.guess_values(task.kind, rates, kept.targets, groups=groups, target_names=task.target_names)
+    found = task_metrics.Outcome(task.kind, np.empty(0), kept.targets, groups, task.target_names).guessed(rates)
     if kind.has_classes:
         occurring = len(np.unique(kept.targets))
         found["balanced_accuracy"] = 1 / occurring

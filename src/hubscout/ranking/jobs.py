@@ -81,10 +81,11 @@ class SentModel:
 
     def open(self, observer: Observer | None = None) -> Backbone:
         """The backbone, loaded once in each process; `observer` hears of its download."""
-        return remembered("model", (self.ranking, self.identifier), lambda: self._load(observer))
 
-    def _load(self, observer: Observer | None) -> Backbone:
-        return Candidate(self.identifier, None if self.backbone is None else self.backbone.get()).open(observer)
+        def load() -> Backbone:
+            return Candidate(self.identifier, None if self.backbone is None else self.backbone.get()).open(observer)
+
+        return remembered("model", (self.ranking, self.identifier), load)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hubscout.hubs import Backbone
     from hubscout.runs.row import Row
 
-_FEWEST_RUNS = 7
+_FEWEST_RUNS = 5
 _MOST_RUNS = 50
 _AGREEING, _AGREED = 3, 1.02
 """When so many of the shortest runs differ by so little, more would not be shorter."""
@@ -47,19 +47,18 @@ def measure_latency(backbone: Backbone, sample: Any, *, device: str = "cpu") -> 
     """The shortest forward pass of one prepared `sample`, after one to warm up.
 
     Preparation of the sample is not counted. Goes on until the three shortest differ by less than 2%, or for half a
-    second; and for seven runs at least unless they take five seconds. Where other threads have work at the same time,
-    seven must do: they do not become shorter before that is done.
+    second, but five runs at least unless they take five seconds. Where other threads have work at the same time, five
+    must do: they do not become shorter before that is done.
     """
     import torch
 
-    batch = backbone.preprocessing.collate([backbone.preprocessing(sample)])
-    if backbone.module is not None:
-        backbone.to(device)
-        batch = move(batch, device, channels_last=_is_channels_last(backbone.module))
+    batch, module = backbone.preprocessing.collate([backbone.preprocessing(sample)]), backbone.module
     times: list[float] = []
-    was_training = backbone.module.training if backbone.module is not None else False
-    if backbone.module is not None:
-        backbone.module.eval()
+    was_training = module is not None and module.training
+    if module is not None:
+        backbone.to(device)
+        batch = move(batch, device, channels_last=_is_channels_last(module))
+        module.eval()
     try:
         with torch.inference_mode():
             _timed(backbone, batch, device)
@@ -68,8 +67,8 @@ def measure_latency(backbone: Backbone, sample: Any, *, device: str = "cpu") -> 
                 times.append(_timed(backbone, batch, device))
             waited, others = _seconds_waited() - waited, _seconds_of_others(device) - others
     finally:
-        if was_training and backbone.module is not None:
-            backbone.module.train()
+        if module is not None:
+            module.train(was_training)
     busy = median(times) > _UNEVEN * min(times) or max(waited, others) > _WAITED * sum(times)
     return Latency(min(times), busy)
 
@@ -97,13 +96,12 @@ def same_machine(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
 
 def _wants_more(times: list[float], others: float = 0.0) -> bool:
     """`others` are the seconds of other threads meanwhile."""
-    spent = sum(times)
+    spent, shortest = sum(times), sorted(times)[:_AGREEING]
+    if len(shortest) == _AGREEING and shortest[-1] <= _AGREED * shortest[0]:
+        return False
     if len(times) < _FEWEST_RUNS:
         return not times or spent < _LONGEST
-    if others > _WAITED * spent:
-        return False
-    shortest = sorted(times)[:_AGREEING]
-    return len(times) < _MOST_RUNS and spent < _MOST_SECONDS and shortest[-1] > _AGREED * shortest[0]
+    return others <= _WAITED * spent and len(times) < _MOST_RUNS and spent < _MOST_SECONDS
 
 
 def _seconds_waited() -> float:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -127,10 +129,7 @@ def block_of_rows(extraction: Extraction, task: Task, blocks: int) -> np.ndarray
 
 def merged(extractions: Sequence[Extraction], layer: str) -> Statistics:
     """The statistics of all extractions together."""
-    first, *rest = (extraction.statistics[layer] for extraction in extractions)
-    for statistics in rest:
-        first = first + statistics
-    return first
+    return reduce(add, (extraction.statistics[layer] for extraction in extractions))
 
 
 def _kept(extraction: Extraction, layer: str) -> bool:

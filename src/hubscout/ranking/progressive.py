@@ -38,14 +38,13 @@ AHEAD = 2.0
 """Models that must still end in that time before one more is begun: what follows the ranking takes as long again."""
 
 
-def subset_sizes(n: int, *, first: int = FIRST_SUBSET) -> list[int]:
+def subset_sizes(n: int) -> list[int]:
     """Doubling sizes up to all `n`; the last step is at most a doubling too.
 
     >>> subset_sizes(3680), subset_sizes(100)
     ([250, 500, 1000, 2000, 3680], [100])
     """
-    sizes = []
-    size = first
+    sizes, size = [], FIRST_SUBSET
     while size * WORTH_GROWING < n:
         sizes.append(size)
         size *= 2

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from hubscout.amounts import parse_limit, parse_seconds
 from hubscout.credentials import strip_credentials
-from hubscout.engines import ENGINES, Engine, open_engine
-from hubscout.errors import HubscoutError, InputError, UnknownNameError
+from hubscout.engines import Engine
+from hubscout.engines.engine import check_engine, running_engine
+from hubscout.errors import HubscoutError, InputError, check_choice, check_keywords, keywords
 from hubscout.features.options import ExtractionOptions
 from hubscout.hubs.model_listing import TEXT_MODALITIES
 from hubscout.hubs.pooling import MEAN_LAYER
+from hubscout.optional import torch_ahead
 from hubscout.ranking.assess import Layer, Settings
 from hubscout.ranking.assessor import Assessor
 from hubscout.ranking.candidates import find_candidates
@@ -24,14 +25,17 @@ from hubscout.ranking.journal import Journal
 from hubscout.ranking.progressive import rank_in_stages
 from hubscout.ranking.ranking_run import RankingRun
 from hubscout.runs.display import shown
+from hubscout.runs.events import Message, silent
 from hubscout.runs.profiler import profiled, step
 from hubscout.runs.ranking import Ranking, check_limits
+from hubscout.runs.ranking_storage import import_for_table
 from hubscout.runs.run_folder import RANKING, check_folder
 from hubscout.tasks.kinds import kind_of
 
 if TYPE_CHECKING:
     from hubscout.features.feature_cache import FeatureCache
     from hubscout.runs.events import Observer
+    from hubscout.tasks import Task
 
 
 _JOB_SECONDS = 3600.0
@@ -73,11 +77,11 @@ def rank(
         task: the labelled data, or what `hubscout.open_task` opens: a folder, a table, a data set's name, a data
             frame, `(X, y)`, a `Dataset` or `DataLoader`.
         models: identifiers (`timm/resnet50.a1_in1k`), patterns (`timm/mobilenetv3*`), models in memory (a torch module,
-            a model of timm or transformers, a `SentenceTransformer`, a backbone), one or a list of any of these; or a
-            mapping from names to models in memory. Such a model is copied, not changed. "small", "base" or "large" is
-            a list of hubscout's own (`hubscout.hubs.model_listing`); None is "small" on a CPU and "base" on a GPU.
-            Without a network a list is replaced by the models on this machine. Models of a pattern or a list that take
-            another kind of input are left out.
+            a model of timm or transformers, a `SentenceTransformer`, a backbone, a `Tuned`), one or a list of any of
+            these; or a mapping from names to models in memory. Such a model is copied, not changed. "small", "base" or
+            "large" is a list of hubscout's own (`hubscout.hubs.default_models`); None is "small" on a CPU and "base" on
+            a GPU. Without a network a list is replaced by the models on this machine. Models of a pattern or a list
+            that take another kind of input are left out.
         metrics: names of metrics; the first one orders the models. See `hubscout.metrics.available`.
         layer: "final" ranks by the final features; "best" by each model's best layer of those in `layers`, by default
             all, each of which has a LogME of its own in the row; "mean" by the average of all layers of a transformer.
@@ -140,8 +144,7 @@ def rank(
     from hubscout.tasks import open_task
 
     started = time.perf_counter()
-    if unknown := sorted(set(options) - set(vars(ExtractionOptions()))):
-        raise UnknownNameError(unknown[0], {*vars(ExtractionOptions()), *signature(rank).parameters} - {"options"})
+    check_keywords(options, {*keywords(rank), *vars(ExtractionOptions())})
     chosen = ExtractionOptions.of(**options) if extraction is None else extraction.replace(**options)
     limit = None if limit is None else parse_limit(limit)
     check_folder(out, RANKING, resume=resume, overwrite=overwrite)
@@ -151,7 +154,8 @@ def rank(
         raise InputError("budget stops the growth of subsets, and progressive=False has none: give one of them.")
     check_choices(metrics, layer, engine, engine_options, time_limit=time_limit)
     limits = check_limits(max_params=max_params, max_flops=max_flops, max_latency=max_latency)
-    opened = open_task(task)
+    here = engine == "local" and not engine_options and limit is None
+    opened = open_ahead(task, lambda: open_task(task), chosen.device if here else None)
     names = _metric_names(metrics, opened.kind)
     centred = kind_of(opened.kind).center if center is None else center
     if layer is None:
@@ -163,7 +167,7 @@ def rank(
     journal = Journal(None if out is None else Path(out))
     with ExitStack() as stack:
         profiler = stack.enter_context(profiled(profile, since=started))
-        observer = stack.enter_context(shown(observer, progress, len(candidates.models), notes=candidates.notes))
+        observer = stack.enter_context(shown(observer, progress, candidates.identifiers, notes=candidates.notes))
         settings = Settings(
             metrics=names,
             layer=layer,
@@ -207,7 +211,9 @@ def rank(
         if run.over:
             return run.finish()
         with step("start"):
-            runner = _open_engine(engine, engine_options or {}, stack, observer)
+            runner = stack.enter_context(running_engine(engine, engine_options))
+            for note in runner.notes:
+                (observer or silent)(Message("engine", note))
             device = "cpu" if runner.elsewhere else pick_device(chosen.device)
         if device.startswith("cuda"):
             warm_up(device)
@@ -220,6 +226,7 @@ def rank(
             seconds_limit=limit_seconds,
             began=lambda model: run.journal.note("model-started", model=model),
             load_ahead=device != "cpu" if load_ahead is None else load_ahead,
+            at_last=None if out is None else import_for_table,
         )
         try:
             if growing:
@@ -236,6 +243,17 @@ def rank(
         return run.finish()
 
 
+def open_ahead(data: Any, opening: Callable[[], Task], device: str | None) -> Task:
+    """Open `data` while torch is imported, and start what decodes it for models on a `device` of this process."""
+    from hubscout.features.early_decoders import start_decoders
+
+    with torch_ahead(data):
+        task = opening()
+        if device is not None:
+            start_decoders(device, task)
+    return task
+
+
 def check_choices(
     metrics: Sequence[str] | str,
     layer: str | None = None,
@@ -249,10 +267,10 @@ def check_choices(
 
     for name in [metrics] if isinstance(metrics, str) else metrics:
         METRICS[name]
-    if layer is not None and layer not in get_args(Layer):
-        raise InputError(f"layer must be one of {', '.join(get_args(Layer))}; it was {layer!r}.")
+    if layer is not None:
+        check_choice("layer", layer, get_args(Layer))
     if isinstance(engine, str):
-        ENGINES[engine]
+        check_engine(engine, engine_options or ())
     elif engine_options:
         raise InputError("engine_options are for an engine that is named, not for one that is open already.")
     if engine == "local" and time_limit is not None and not (engine_options or {}).get("workers"):
@@ -280,22 +298,6 @@ def _layers(layer: str, asked: Sequence[str] | str | None) -> Sequence[str] | st
     if layer == "mean":
         return tuple(dict.fromkeys([*([asked] if isinstance(asked, str) else asked or ()), MEAN_LAYER]))
     return asked
-
-
-def _open_engine(
-    engine: str | Engine, options: Mapping[str, Any], stack: ExitStack, observer: Observer | None
-) -> Engine:
-    """The engine, open until the end of the ranking."""
-    from hubscout.runs.events import Message
-
-    opened = engine
-    if isinstance(opened, str):
-        opened = open_engine(opened, **options)
-        stack.callback(opened.close)
-    if observer is not None:
-        for note in opened.notes:
-            observer(Message("engine", note))
-    return opened
 
 
 def _metric_names(metrics: Sequence[str] | str, kind: str) -> tuple[str, ...]:

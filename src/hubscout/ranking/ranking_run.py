@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hubscout.errors import InterruptedRunError, ModalityError, OverLimitError, RunError, TaskError
+from hubscout.errors import InterruptedRunError, ModalityError, OverLimitError, RunError, TaskError, one_line
 from hubscout.ranking.assess import Settings
 from hubscout.ranking.candidates import Candidate, still_holds
 from hubscout.ranking.journal import Journal
@@ -21,7 +21,7 @@ from hubscout.ranking.limits import over_by_its_hub
 from hubscout.runs.profiler import Profiler, together
 from hubscout.runs.ranking import Ranking, Stage, TaskSummary
 from hubscout.runs.ranking_storage import check_row
-from hubscout.runs.row import BUDGET_SPENT, Failure, Row
+from hubscout.runs.row import BUDGET_SPENT, Failure, Row, cause_of
 from hubscout.runs.run_folder import describe_environment
 
 if TYPE_CHECKING:
@@ -184,8 +184,7 @@ class RankingRun:
             self.journal.note("model-skipped", model=candidate.identifier, reason=str(found))
             return None
         if isinstance(found, Exception):
-            reason = " ".join(str(found).split()) or "no reason given"
-            self.fail(candidate, type(found).__name__, reason)
+            self.fail(candidate, type(found).__name__, one_line(found))
             return None
         self.journal.note("model-finished", model=found.identifier, score=found.score, n=found.n, seconds=found.seconds)
         return found
@@ -203,12 +202,13 @@ class RankingRun:
     def fail(self, candidate: Candidate, error: str, reason: str) -> None:
         """Note that a model could not be ranked."""
         self.rows.pop(candidate.identifier, None)
+        reason = reason.removeprefix(f"{candidate.identifier} failed: ")  # its name stands beside the reason
         self.failures[candidate.identifier] = Failure(identifier=candidate.identifier, error=error, reason=reason)
         self.journal.note("model-failed", model=candidate.identifier, error=error, reason=reason)
         if self.settings.observer is not None:
             from hubscout.runs.events import Finished
 
-            self.settings.observer(Finished(candidate.identifier, 0.0, error=reason))
+            self.settings.observer(Finished(candidate.identifier, 0.0, error=reason, cause=cause_of(error)))
 
     def ranking(self, *, complete: bool) -> Ranking:
         """What is known so far."""
@@ -275,13 +275,4 @@ def summarise(task: Task, notes: Sequence[str], skipped: Sequence[str]) -> TaskS
     if skipped:
         listed = ", ".join(skipped[:3]) + (" …" if len(skipped) > 3 else "")
         said.append(f"models of a pattern that read other inputs are left out ({len(skipped)}): {listed}")
-    return TaskSummary(
-        name=task.name,
-        kind=task.kind,
-        modality=task.modality,
-        fingerprint=task.fingerprint,
-        target_names=tuple(task.target_names),
-        rows={split: len(part) for split, part in task.splits.items()},
-        notes=tuple(said),
-        source=task.source,
-    )
+    return TaskSummary(**{**task.summary(), "target_names": tuple(task.target_names), "notes": tuple(said)})

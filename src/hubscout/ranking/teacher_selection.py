@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 
 from hubscout.credentials import lacks_credentials
-from hubscout.errors import InputError, ModelError
+from hubscout.errors import InputError, ModelError, check_choice, check_least
 from hubscout.runs.ranking import Ranking
 from hubscout.tasks.kinds import kind_of
 
@@ -106,13 +106,11 @@ def select_teachers(
         >>> hubscout.tune(task, "timm/resnet18.a1_in1k", teachers=teachers)  # doctest: +SKIP
 
     """
-    if k < 1:
-        raise InputError(f"k must be at least 1, not {k}.")
+    check_least("k", k)
     if method == "top":
         rows = ranking.rows[:k]
         return Teachers("top", tuple(Step(row.identifier, row.score, None) for row in rows), ranking.best.n)
-    if method != "joint":
-        raise InputError(f"method must be 'top' or 'joint', not {method!r}.")
+    check_choice("method", method, ("top", "joint"))
     if pool < k:
         raise InputError(f"pool must be at least k: {pool} models cannot give {k} teachers.")
     data = _data_of(ranking, task)

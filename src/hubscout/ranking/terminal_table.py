@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -15,7 +15,8 @@ from rich.text import Text
 
 from hubscout.credentials import strip_credentials
 from hubscout.features.options import ONNXRUNTIME
-from hubscout.runs.paired_comparison import NOTHING_EXPLAINED, by_cause, failed_words
+from hubscout.grouping import grouped
+from hubscout.runs.paired_comparison import by_cause, failed_words, nothing_explained
 from hubscout.runs.profiler import profile_renderables
 from hubscout.runs.row import Row
 from hubscout.runs.texts import (
@@ -24,6 +25,7 @@ from hubscout.runs.texts import (
     human_seconds,
     latency_text,
     listing,
+    names_by_model,
     short_names,
     shorten,
 )
@@ -34,9 +36,6 @@ if TYPE_CHECKING:
 
     from hubscout.runs.ranking import Ranking
 
-
-Reason = TypeVar("Reason", bound=Hashable)
-Who = TypeVar("Who")
 
 MOST_NAMES = 8
 """In one footnote; a hub of hundreds would fill the screen with what went as expected."""
@@ -52,14 +51,13 @@ def title(ranking: Ranking) -> str:
 
 def footnotes(ranking: Ranking, names: Mapping[str, str] | None = None, *, without: Collection[str] = ()) -> list[str]:
     """What must be said below the table. `names` are what it calls the models, `without` the columns it lacks."""
-    called = dict(names or {})
 
     def name(identifier: str) -> str:
-        return called.get(identifier) or strip_credentials(identifier)
+        return (names or {}).get(identifier) or strip_credentials(identifier)
 
     lines = []
     if ranking.explains_labels is False:
-        lines.append(NOTHING_EXPLAINED)
+        lines.append(nothing_explained(ranking.rows))
     lines += _expected(ranking)
     tied = ranking.tied_with_best
     if len(tied) > 1 and ranking.explains_labels is not False:
@@ -79,11 +77,11 @@ def footnotes(ranking: Ranking, names: Mapping[str, str] | None = None, *, witho
     lines += [
         f"{what.capitalize()}: {listing(who, None if what == 'failed' else MOST_NAMES)}: {reason}"
         for what, failures in by_cause(ranking.failures).items()
-        for reason, who in _grouped((failure.reason, name(failure.identifier)) for failure in failures)
+        for reason, who in grouped((failure.reason, name(failure.identifier)) for failure in failures).items()
     ]
     lines += [
         f"Note: {listing(who, MOST_NAMES)}: {note}"
-        for note, who in _grouped((note, name(row.identifier)) for row in ranking.rows for note in row.notes)
+        for note, who in grouped((note, name(row.identifier)) for row in ranking.rows for note in row.notes).items()
     ]
     if not ranking.complete:
         lines.append("Interrupted: this ranking is not complete.")
@@ -108,24 +106,16 @@ def _expected(ranking: Ranking) -> list[str]:
 
 def _dropped(ranking: Ranking, name: Callable[[str], str]) -> list[str]:
     """A line for each subset and leader, with the probabilities."""
-    found = _grouped(
+    found = grouped(
         ((row.dropped.n, row.dropped.leader), (name(row.identifier), row.dropped.chance))
         for row in ranking.rows
         if row.dropped is not None
     )
     lines = []
-    for (n, leader), who in found:
+    for (n, leader), who in found.items():
         each = listing([f"{short} {chance}" for short, chance in who], MOST_NAMES)
         lines.append(f"on {n:,} samples P(better than {name(leader)}) was too low: {each}.")
     return lines
-
-
-def _grouped(pairs: Iterable[tuple[Reason, Who]]) -> list[tuple[Reason, list[Who]]]:
-    """Those of the same reason together, in the order in which the reasons came."""
-    groups: dict[Reason, list[Who]] = {}
-    for reason, who in pairs:
-        groups.setdefault(reason, []).append(who)
-    return list(groups.items())
 
 
 EXPENDABLE = ("time", "samples/s", "FLOPs", "params", "judged on", "latency", "gain")
@@ -207,7 +197,9 @@ def lay_out(ranking: Ranking, width: int) -> Layout:
 
     if longest(whole) <= room(heads):
         return Layout(tuple(heads), dict(zip(identifiers, whole, strict=True)))
-    names = short_names(whole)
+    failed = [failure.identifier for failure in ranking.failures]
+    names = short_names([*whole, *map(strip_credentials, failed)])
+    names, below = names[: len(whole)], dict(zip(failed, names[len(whole) :], strict=True))
     last = ("best layer", "P(best)", _expected_head(ranking))
     expendable = [head for head in (*EXPENDABLE, *reversed(ranking.metrics[1:]), *last) if head in heads]
     shown = list(heads)
@@ -219,7 +211,7 @@ def lay_out(ranking: Ranking, width: int) -> Layout:
     if len(set(cut)) == len(cut):
         names = cut
     left_out = tuple(head for head in heads if head not in shown)
-    return Layout(tuple(shown), dict(zip(identifiers, names, strict=True)), left_out)
+    return Layout(tuple(shown), {**below, **dict(zip(identifiers, names, strict=True))}, left_out)
 
 
 def renderables(ranking: Ranking, width: int) -> Iterator[RenderableType]:
@@ -261,8 +253,8 @@ def as_text(ranking: Ranking, width: int = 160) -> str:
 
 def as_html(ranking: Ranking) -> str:
     """The table for a notebook: short names, the identifier where one points at them. Every name is escaped."""
-    names = dict(zip(ranking.identifiers, short_names(ranking.identifiers), strict=True))
-    cells = columns(ranking)
+    every = [*ranking.identifiers, *(failure.identifier for failure in ranking.failures)]
+    names, cells = names_by_model(every), columns(ranking)
     body = []
     tied = [row for row in ranking.rows if row.tied_with_best]
     for row in ranking.rows:

@@ -11,7 +11,7 @@ from typing import Any
 from hubscout.amounts import parse_seconds
 from hubscout.report.markup import Markup, Section, copyable, definitions, join, tag
 from hubscout.report.saved_run import View
-from hubscout.runs.paired_comparison import NOTHING_EXPLAINED, failed_words
+from hubscout.runs.paired_comparison import failed_words, nothing_explained
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.row import Row
 from hubscout.runs.texts import human_bytes, human_count, human_probability, human_seconds
@@ -106,7 +106,7 @@ def ranking_answer(view: View) -> Section:
 def _sentences(view: View, found: Answer) -> list[object]:
     """The answer in words, for a paragraph."""
     if not found.explained:
-        return [NOTHING_EXPLAINED]
+        return [nothing_explained(view.ranking.rows)]
     parts: list[object] = ["Start from ", *_priced(view, found.best)]
     if len(found.tied) == 1 and found.cheapest is not None:
         model, costs = _priced(view, found.cheapest)
@@ -208,6 +208,12 @@ def command_words(environment: Mapping[str, Any]) -> list[str]:
     return [str(word) for word in words] if isinstance(words, list | tuple) else []
 
 
+def data_of_command(environment: Mapping[str, Any], command: str) -> str:
+    """What the command line of a run of `command` calls the data; empty where it is another, or they come later."""
+    words = command_words(environment)
+    return words[2] if words[1:2] == [command] and len(words) > 2 and not words[2].startswith("-") else ""
+
+
 LONGER = 4
 """Times the budget of a race whose answer is open."""
 
@@ -237,9 +243,8 @@ def longer_race(words: Sequence[str], folder: Path | str) -> str:
 
 def data_argument(ranking: Ranking) -> str:
     """What the command line calls the data: the argument of the run, its source, or a placeholder."""
-    command = command_words(ranking.environment)
-    if "rank" in command[1:2] and len(command) > 2 and not command[2].startswith("-"):
-        return command[2]
+    if named := data_of_command(ranking.environment, "rank"):
+        return named
     told = _source_arguments(ranking)
     return next((place for name in ("source", "folder", "url") if (place := _one_place(told.get(name)))), "DATA")
 
@@ -259,7 +264,7 @@ def data_options(ranking: Ranking) -> list[str]:
     """How the data was read, as options of `hubscout tune`: columns, kind and place of images, and what was skipped."""
     told = _source_arguments(ranking)
     options: list[str] = []
-    for name in ("image", "image_root", "text", "label", "kind", "split"):
+    for name in ("image", "image_root", "text", "label", "kind", "split", "group"):
         value = told.get(name)
         for part in [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else []:
             options += [f"--{name.replace('_', '-')}", str(part)]

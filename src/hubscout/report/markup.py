@@ -113,13 +113,11 @@ def table(
     heads: Iterable[object],
     rows: Iterable[Iterable[object]],
     *,
-    caption: str = "",
     text_columns: Iterable[int] = (0,),
     class_: str | None = None,
 ) -> Markup:
     """A plain table: numbers to the right, except in `text_columns`; the first cell of a row is its heading."""
-    values = {"heads": heads, "rows": rows, "caption": caption, "look": class_}
-    return fill("table.html", left=frozenset(text_columns), **values)
+    return fill("table.html", left=frozenset(text_columns), heads=heads, rows=rows, look=class_)
 
 
 def asset(name: str, package: str = "hubscout.report") -> str:
@@ -152,9 +150,9 @@ def style_sheet() -> str:
     return asset("charts.css") + asset("report.css")
 
 
-def details(summary: object, content: Markup, *, open_: bool = False) -> Markup:
+def details(summary: object, content: Markup) -> Markup:
     """A part of the page that opens when it is asked for."""
-    return tag("details", tag("summary", summary), tag("div", content, class_="scroll"), open=open_)
+    return tag("details", tag("summary", summary), tag("div", content, class_="scroll"))
 
 
 def scrolling(content: Markup, label: str) -> Markup:
@@ -178,17 +176,14 @@ class Section:
     __str__ = __html__
 
 
-def switch(name: str, legend: str, choices: list[tuple[str, str]], panels: list[Markup]) -> Markup:
+def switch(
+    name: str, label: str, choices: list[tuple[str, str]], panels: list[Markup], *, listed: bool = False
+) -> Markup:
     """Radio buttons of which each shows one of the panels. `choices` are (value, words); the first is shown.
 
     Without the page's script all panels are shown one after another.
     """
-    return fill("panels.html", name=name, label=legend, choices=choices, panels=panels, listed=False)
-
-
-def selector(name: str, label: str, choices: list[tuple[str, str]], panels: list[Markup]) -> Markup:
-    """The same with a drop-down list, for many choices."""
-    return fill("panels.html", name=name, label=label, choices=choices, panels=panels, listed=True)
+    return fill("panels.html", name=name, label=label, choices=choices, panels=panels, listed=listed)
 
 
 def copyable(command: str, label: str = "") -> Markup:

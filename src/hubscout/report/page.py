@@ -46,7 +46,7 @@ def answer_section(run: Run) -> Section | None:
     if (view := run.view) is not None:
         return ranking_answer(view)
     if run.ranking is not None:
-        body = tag("p", "Every model failed; the reasons are below.")
+        body = tag("p", "The reasons are below.")
         return Section(anchor="answer", title="No model could be ranked", short="Answer", body=body)
     return tuning_answer(run) if run.tuning else None
 

@@ -80,9 +80,7 @@ def draw(run: Run, what: str) -> Chart:
     return chart
 
 
-def write_pictures(run: Run, folder: str | Path, *, ending: str = "png", dots_per_inch: int = 200) -> list[Path]:
+def write_pictures(run: Run, folder: str | Path, *, ending: str = "png") -> list[Path]:
     """Write every picture that this run has something for into `folder`; returns their paths."""
     charts = {name: chart for name, (make, _) in PICTURES.items() if (chart := make(run)) is not None}
-    return [
-        chart.save(Path(folder) / f"{name}.{ending}", dots_per_inch=dots_per_inch) for name, chart in charts.items()
-    ]
+    return [chart.save(Path(folder) / f"{name}.{ending}") for name, chart in charts.items()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
@@ -29,7 +29,9 @@ from hubscout.runs.events import (
     silent,
     speed_text,
 )
-from hubscout.runs.race_record import RaceRecord, race_line, race_table
+from hubscout.runs.race_display import race_line, race_table
+from hubscout.runs.race_record import RaceRecord
+from hubscout.runs.texts import LONGEST_IN_A_LINE, names_by_model
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -37,14 +39,14 @@ if TYPE_CHECKING:
 
 @contextmanager
 def display(
-    models: int = 0, *, title: str = "", quiet: bool = False, stream: TextIO | None = None
+    models: Sequence[str] = (), *, title: str = "", quiet: bool = False, stream: TextIO | None = None
 ) -> Iterator[Observer]:
     """An observer that shows how far a run has come, for the time of a `with` block.
 
     Bars where `stream` (standard error) is a terminal, otherwise plain lines.
 
     Args:
-        models: how many models will be worked on.
+        models: identifiers of the models that will be worked on.
         title: what the tuning of one model is called.
         quiet: show nothing.
         stream: where to write; standard error if None.
@@ -62,7 +64,12 @@ def display(
 
 @contextmanager
 def shown(
-    observer: Observer | None, progress: bool, models: int = 0, *, title: str = "", notes: Iterable[str] = ()
+    observer: Observer | None,
+    progress: bool,
+    models: Sequence[str] = (),
+    *,
+    title: str = "",
+    notes: Iterable[str] = (),
 ) -> Iterator[Observer | None]:
     """The observer of a call in Python: the one given, or a display where a person looks on.
 
@@ -72,7 +79,7 @@ def shown(
     Args:
         observer: the caller's own; it hears everything and nothing is shown.
         progress: whether to show anything.
-        models: how many models will be worked on.
+        models: identifiers of the models that will be worked on.
         title: what the tuning of one model is called.
         notes: what to say first.
 
@@ -115,14 +122,17 @@ class _Count:
         return f", {missing / self.per_second(now):.0f} s left" if self.run and missing > 0 else ""
 
 
+@dataclass
 class LineDisplay:
     """A line when a model starts and ends, one every ten seconds between, at every validation, and every message."""
 
-    def __init__(self, stream: TextIO, models: int = 0, title: str = "", *, seconds_between: float = 10.0) -> None:
-        self._stream = stream
-        self._models = models
-        self._title = title
-        self._seconds_between = seconds_between
+    stream: TextIO
+    models: Sequence[str] = ()
+    title: str = ""
+    seconds_between: float = 10.0
+
+    def __post_init__(self) -> None:
+        self._names = names_by_model(self.models, room=LONGEST_IN_A_LINE)
         self._current: dict[str, _Count] = {}
         self._downloads: dict[str, float] = {}
         self._seen: dict[str, int] = {}
@@ -132,7 +142,7 @@ class LineDisplay:
     def __call__(self, event: Event) -> None:
         """Print what is worth a line."""
         now = time.monotonic()
-        due = now - self._last >= self._seconds_between
+        due = now - self._last >= self.seconds_between
         state = self._current.get(event.model)
         match event:
             case Started():
@@ -173,17 +183,19 @@ class LineDisplay:
     def _print(self, model: str, text: str) -> None:
         self._last = time.monotonic()
         place = self._seen.setdefault(model, len(self._seen) + 1) if model else 0
-        start = f"[{place}/{max(self._models, place)}] {model}" if model else self._title
-        print(strip_credentials(f"{start}: {text}" if start else text), file=self._stream, flush=True)
+        name = self._names.get(model, model)
+        start = f"[{place}/{max(len(self.models), place)}] {name}" if model else self.title
+        print(strip_credentials(f"{start}: {text}" if start else text), file=self.stream, flush=True)
 
 
 class BarDisplay:
     """A bar for all models, one for each that is being extracted, one for a tuning; a table of the arms of a race."""
 
-    def __init__(self, bars: Any, models: int, title: str = "") -> None:
+    def __init__(self, bars: Any, models: Sequence[str], title: str = "") -> None:
         self._bars = bars
+        self._names = names_by_model(models, room=LONGEST_IN_A_LINE)
         self._race = RaceRecord()
-        self._all = bars.add_task("models", total=models, state="") if models or not title else None
+        self._all = bars.add_task("models", total=len(models), state="") if models or not title else None
         self._current: dict[str, tuple[Any, _Count]] = {}
         self._downloads: dict[str, tuple[Any, float]] = {}
         self._finished: set[str] = set()
@@ -196,7 +208,7 @@ class BarDisplay:
         match event:
             case Started():
                 self._drop(event.model)
-                bar = self._bars.add_task(event.model, total=event.rows, completed=event.rows_done, state="")
+                bar = self._bars.add_task(self._name(event), total=event.rows, completed=event.rows_done, state="")
                 self._current[event.model] = (bar, _Count(event.rows, event.rows_done, now))
             case Advanced() if event.model in self._current:
                 bar, state = self._current[event.model]
@@ -211,7 +223,7 @@ class BarDisplay:
             case Downloading() if event.model not in self._current:  # on another machine the model may run already
                 self._show_download(event, now)
             case Message():
-                self._say(event.model, event.text, "yellow")
+                self._say(self._name(event), event.text, "yellow")
             case Raced():
                 self._race.take(event.line)
                 self._bars.above = race_table(self._race) if self._race.arms else None
@@ -222,7 +234,10 @@ class BarDisplay:
                 if self._all is not None:
                     self._bars.update(self._all, completed=len(self._finished))
                 if event.error:
-                    self._say(event.model, finished_text(event), "red")
+                    self._say(self._name(event), finished_text(event), "red" if event.cause == "failed" else "yellow")
+
+    def _name(self, event: Event) -> str:
+        return self._names.get(event.model, event.model)
 
     def _say(self, model: str, text: str, style: str) -> None:
         self._bars.console.print(f"{model}: {text}" if model else text, style=style, highlight=False, markup=False)
@@ -236,7 +251,7 @@ class BarDisplay:
         if event.bytes_done == 0 or event.model not in self._downloads:
             self._drop(event.model)
             total = max(1, round(event.bytes_total / 1e6))
-            name = f"{event.model}: download, MB" if event.model else "download, MB"
+            name = f"{self._name(event)}: download, MB" if event.model else "download, MB"
             self._downloads[event.model] = (self._bars.add_task(name, total=total, state=""), now)
         bar, since = self._downloads[event.model]
         speed = speed_text(event.bytes_done / max(now - since, 1e-9))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import RunError
+from hubscout.metric_texts import difference_text, interval_text, metric_text
 from hubscout.runs.data_check import Sample
 from hubscout.runs.files import read_json
 from hubscout.runs.record_types import MIGRATIONS, in_version, record_of, write_record
@@ -161,10 +162,10 @@ class Achieved:
 
 def achieved(run: TuningRun, named: Callable[[str], str] = str) -> Achieved | None:
     """On test where it was measured, else on validation; None where neither was. `named` says how a model is called."""
-    split = next((name for name in ("test", "validation") if run.metrics.get(name)), None)
-    if split is None:
+    measured = run.first_metric("test", "validation")
+    if measured is None:
         return None
-    metric, interval = next(iter(run.metrics[split].items()))
+    split, metric, interval = measured
     names = {
         "model": "the linear probe of the frozen features",
         "teacher": f"that of the best teacher, {named(run.probes['teacher'].model)}" if "teacher" in run.probes else "",
@@ -189,12 +190,21 @@ def conclusion(run: TuningRun, named: Callable[[str], str] = str) -> str:
     if found is None:
         return ""
     value, low, high = found.interval
-    words = f"{found.split.capitalize()} {found.metric} {value:.4f} [{low:.4f}, {high:.4f}]"
+    metric = found.metric
+    words = f"{found.split.capitalize()} {metric} {interval_text(metric, value, low, high)}"
     for rival in found.rivals:
-        difference = f"{value - rival.value:+.4f}"
-        same = difference in ("+0.0000", "-0.0000")
-        words += f", the same as {rival.name}" if same else f", {difference} against {rival.name} ({rival.value:.4f})"
-    words += "." + (f" Guessing gives {found.guess:.4f}." if found.guess is not None else "")
+        difference = abs(value - rival.value)
+        apart = f"{difference_text(metric, difference)} {'above' if value > rival.value else 'below'}"
+        same = difference < 5e-5
+        if same and run.is_linear_probe:
+            continue
+        words += (
+            f", the same as {rival.name}" if same else f", {apart} {rival.name} ({metric_text(metric, rival.value)})"
+        )
+    words += "."
+    if run.is_linear_probe:
+        words += " The model is the linear probe of its frozen features: there was no time for training."
+    words += f" Guessing gives {metric_text(metric, found.guess)}." if found.guess is not None else ""
     probe = run.probes["model"].metric(found.split) if "model" in run.probes else None
     if probe is not None and high < probe:
         words += " Tuning made the model worse than its frozen features: try a lower learning rate or more epochs."

@@ -10,6 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hubscout.metric_texts import metric_text
+from hubscout.runs.texts import counted
+
 
 @dataclass(frozen=True)
 class Event:
@@ -77,6 +80,8 @@ class Finished(Event):
     seconds: float
     error: str | None = None
     steps: int | None = None
+    cause: str = "failed"
+    """What a model with an `error` is said to be, as in the table: one over the limits has not failed."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +125,7 @@ def losses_text(event: Progress) -> str:
 
 def metrics_text(event: Validated) -> str:
     """The validation metrics, and whether they are the best so far."""
-    text = ", ".join(f"{name} {value:.4f}" for name, value in event.metrics.items())
+    text = ", ".join(f"{name} {metric_text(name, value)}" for name, value in event.metrics.items())
     return f"validation {text}{' (best)' if event.best else ''}"
 
 
@@ -129,12 +134,18 @@ def finished_text(event: Finished) -> str:
 
     >>> finished_text(Finished("a", 2.04)), finished_text(Finished("a", 0.0, "No such model. Known: b, c."))
     ('done in 2.0 s', 'failed: No such model')
+    >>> finished_text(Finished("a", 0.0, "25.6M parameters, of at most 10M", cause="over the limits"))
+    'over the limits: 25.6M parameters, of at most 10M'
     >>> finished_text(Finished("", 61.2, steps=300))
     '300 steps in 61 s'
     """
     if event.error:
-        return f"failed: {event.error.partition('. ')[0].rstrip('.')}"
-    return f"done in {event.seconds:.1f} s" if event.steps is None else f"{event.steps} steps in {event.seconds:.0f} s"
+        return f"{event.cause}: {event.error.partition('. ')[0].rstrip('.')}"
+    return (
+        f"done in {event.seconds:.1f} s"
+        if event.steps is None
+        else f"{counted(event.steps, 'step')} in {event.seconds:.0f} s"
+    )
 
 
 def download_text(bytes_done: int, bytes_total: int, seconds: float) -> str:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from hubscout.credentials import strip_credentials
-from hubscout.errors import RunError
+from hubscout.errors import RunError, one_line
 
 TEMPORARY = ".tmp"
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -96,7 +96,7 @@ def why_not_written(error: BaseException) -> str:
     if is_full(error):
         return f"no room on the disk ({os.strerror(_number(error))})"
     told = error.strerror if isinstance(error, OSError) else None
-    return told or " ".join(str(error).split()) or type(error).__name__
+    return told or one_line(error)
 
 
 def is_full(error: BaseException) -> bool:

@@ -17,13 +17,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 import scipy
 
-from hubscout.errors import InputError, OverLimitError
-from hubscout.runs.row import BUDGET_SPENT, Failure
+from hubscout.errors import InputError
+from hubscout.runs.row import Cause, Failure
 
 if TYPE_CHECKING:
     from hubscout.runs.ranking import Ranking
@@ -110,8 +110,7 @@ def in_order(rows: Sequence[Row], seed: int) -> tuple[tuple[Row, ...], Compariso
 
     def placed(place: int, row: Row) -> Row:
         if found is None or row.dropped is not None:
-            best = place == 0 and row.dropped is None
-            return replace(row, rank=place + 1, p_best=None, tied_with_best=best)
+            return replace(row, rank=place + 1, p_best=None, tied_with_best=place == 0 and row.dropped is None)
         p_best, tied = float(found.p_best[place]), bool(found.tied[place])
         return replace(row, rank=place + 1, p_best=p_best, tied_with_best=tied)
 
@@ -171,6 +170,17 @@ NOTHING_EXPLAINED = (
     "and which column they come from, or try models of another kind."
 )
 
+TOO_FEW_TO_EXPLAIN = (
+    "There are too few samples to be sure that any of these models explains your labels: the odds for none of them are "
+    "20 to 1, counted over all models and labels that were tried. Label more samples, or take the order as a guess."
+)
+
+
+def nothing_explained(rows: Sequence[Row]) -> str:
+    """What is said where no model explains the labels; other words where one beats guessing by its interval."""
+    beats = any(row.expected and row.expected[0].low > row.expected[0].guess for row in rows)
+    return TOO_FEW_TO_EXPLAIN if beats else NOTHING_EXPLAINED
+
 
 def any_explains(odds: Sequence[float | None], targets: int) -> bool | None:
     """Whether any model explains a target, from the log Bayes factor of each over base rates; None without any.
@@ -199,10 +209,9 @@ def failed_words(ranking: Ranking) -> str:
 
 def by_cause(failures: Sequence[Failure]) -> dict[str, list[Failure]]:
     """Models that could not be ranked: "failed", "not reached" in the time that there was, and "over the limits"."""
-    causes = {BUDGET_SPENT: "not reached", OverLimitError.__name__: "over the limits"}
-    found: dict[str, list[Failure]] = {"failed": [], "not reached": [], "over the limits": []}
+    found: dict[str, list[Failure]] = {cause: [] for cause in get_args(Cause)}
     for one in failures:
-        found[causes.get(one.error, "failed")].append(one)
+        found[one.cause].append(one)
     return found
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from hubscout.errors import RunError
+from hubscout.grouping import grouped
 from hubscout.runs.files import append_line, read_lines
 from hubscout.runs.record_types import record_of
 
@@ -117,8 +118,6 @@ def expectations(past: Iterable[PastResult], *, recipe: str, task: str) -> dict[
     The latest race on the same data counts, and none on the data of the race that asks.
     """
     latest = {(result.task, result.model): result for result in past if result.recipe == recipe}
-    residuals: dict[str, list[float]] = {}
-    for (other, model), result in latest.items():
-        if other != task and result.models >= FEWEST_MODELS:
-            residuals.setdefault(model, []).append(result.residual)
+    others = [one for one in latest.values() if one.task != task and one.models >= FEWEST_MODELS]
+    residuals = grouped((one.model, one.residual) for one in others)
     return {model: Expectation(sum(found) / (len(found) + SHRINKAGE), len(found)) for model, found in residuals.items()}

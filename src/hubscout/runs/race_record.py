@@ -1,22 +1,17 @@
-"""Races on disk (the lines of `race.jsonl` while one goes on, its outcome in `race.json`) and in a terminal."""
+"""Races on disk: the lines of `race.jsonl` while one goes on, its outcome in `race.json`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hubscout.errors import RunError
 from hubscout.runs.files import read_json, read_lines
 from hubscout.runs.record_types import converted, hints, in_version, record_of, write_record
 from hubscout.runs.row import BUDGET_SPENT, Failure
 from hubscout.runs.run_folder import RACE, RACE_LINES
-from hubscout.runs.texts import short_names
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
 
 FORM = "hubscout-race"
 VERSION = 1
@@ -49,11 +44,11 @@ class Look:
     arm: Arm
     rung: int
     steps: int
-    metric: float | None
-    log_likelihoods: tuple[float, ...]
+    metric: float | None = None
+    log_likelihoods: tuple[float, ...] = ()
     seconds: float
     """Of this look, with opening and training."""
-    seconds_per_step: float
+    seconds_per_step: float = 0.0
     """Of training."""
     evaluation_seconds: float = 0.0
     """Of `seconds`: what the held-out samples took."""
@@ -79,11 +74,11 @@ class Contestant:
 
     model: str
     rank: int
-    evidence_rank: int | None
-    learning_rate: float | None
-    steps: int
-    metric: float | None
-    p_best: float | None
+    evidence_rank: int | None = None
+    learning_rate: float | None = None
+    steps: int = 0
+    metric: float | None = None
+    p_best: float | None = None
     """Chance to be the best once tuned, of those on the last rung on which several were compared."""
     failure: str = ""
 
@@ -121,8 +116,6 @@ class RaceRecord:
     """Models that did not start because they are so much slower than the others, and how many times."""
     probed: str = ""
     """The first model by evidence: a race does not end below the linear probe of its frozen features."""
-    probe_metric: float | None = None
-    """Of that probe, on held-out samples."""
     looks: tuple[Look, ...] = ()
     going_on: Mapping[int, tuple[Arm, ...]] = field(default_factory=dict)
     final: Arm | None = None
@@ -150,15 +143,14 @@ class RaceRecord:
             if self.steps != line["steps"]:  # a race that goes on with more time may have other rungs
                 self.looks = ()
             self.going_on, self.final, self.deploy, self.complete = {}, None, "", False
-            self.beside = None
-            self.probed, self.probe_metric = "", None
+            self.beside, self.probed = None, ""
             self.task, self.metric = str(line["task"]), str(line["metric"])
             self.steps, self.rungs = _whole(line["steps"]), tuple(map(_whole, line["rungs"]))
             self.arms = tuple(map(_arm, line["arms"]))
             self.left_out = _whole(line.get("left_out", 0))
             self.slow = converted(hints(RaceRecord)["slow"], line.get("slow", {}), f"{RACE_LINES}: slow")
             if probe := line.get("probe"):
-                self.probed, self.probe_metric = str(probe["model"]), float(probe["metric"])
+                self.probed = str(probe["model"])
             self.widths = tuple(map(_whole, line.get("field", {}).get("widths", ())))
         elif event == "look":
             self.looks = (*self.looks, look := look_of(line))
@@ -267,94 +259,3 @@ def read_race(folder: Path) -> RaceRecord:
                 raise RunError(f"{path} is no outcome of a race: it has no {name}.")
             setattr(found, name, converted(hints(RaceRecord)[name], told[name], f"{path}.{name}"))
     return found
-
-
-def plain(arm: Arm) -> dict[str, Any]:
-    """An arm as JSON has it."""
-    return asdict(arm)
-
-
-MOST_ARMS = 16
-"""Rows of the table on a terminal: those that stand best."""
-STYLES = {"racing": "", "waiting": "dim", "finishing": "bold green", "winner": "bold green", "failed": "red"}
-
-
-def race_table(record: RaceRecord, most: int = MOST_ARMS) -> Table:
-    """The arms that stand best, with what each rung showed of them."""
-    from rich.table import Table
-    from rich.text import Text
-
-    rungs = rung_titles(record)
-    title = race_status(record) + (f" Held-out {record.metric}." if record.metric else "")
-    table = Table(header_style="bold", title=title, title_justify="left", title_style="")
-    for head in ("model", "rate", *rungs, "state"):
-        table.add_column(head, justify="left" if head in ("model", "state") else "right", no_wrap=head != "model")
-    order = record.leaderboard()
-    models = list(dict.fromkeys(arm.model for arm in order))
-    names = dict(zip(models, short_names(models), strict=True))
-    for arm in order[:most]:
-        seen, state = record.seen(arm), record.state(arm)
-        cells = [rung_cell(seen.get(rung)) for rung in range(len(rungs))]
-        style = STYLES.get(state, "dim")
-        table.add_row(Text(names[arm.model]), f"{arm.learning_rate:g}", *cells, state, style=style)
-    if len(order) > most:
-        table.add_row(f"… {len(order) - most} more", *[""] * (2 + len(rungs)), style="dim")
-    return table
-
-
-def rung_titles(record: RaceRecord) -> list[str]:
-    """What the rungs are called; judging finalists on several folds is one more."""
-    titles = [f"{steps} steps" for steps in record.rungs]
-    return [*titles, "all folds"] if any(look.rung >= len(titles) for look in record.looks) else titles
-
-
-def rung_cell(look: Look | None) -> str:
-    """What a rung showed of an arm, in a cell."""
-    if look is None:
-        return ""
-    return "failed" if look.metric is None else f"{look.metric:.4f}"
-
-
-def race_status(record: RaceRecord) -> str:
-    """Where a race stands, in a sentence."""
-    if not record.arms:
-        return "The evidence of the models is being found."
-    first = "" if record.final is None else f"{_short(record.final.model)} at {record.final.learning_rate:g}"
-    if record.complete:
-        return f"The race is over: {first}."
-    if record.deploy:
-        return f"{first} has won; {_short(record.deploy)} is being taught."
-    if first:
-        return f"{first} leads and is tuned to its end."
-    if not record.rungs_run:
-        return f"There is no time to compare models by training: {_short(record.arms[0].model)}, the first by evidence."
-    before = max(record.going_on, default=-1)
-    to_come = (rung for rung in record.rungs_run if rung > before)
-    rung = next(to_come, len(record.rungs) - 1)
-    racing = len(record.going_on[before]) if before in record.going_on else len(record.arms)
-    if rung < len(record.widths):
-        racing = min(racing, record.widths[rung]) or racing
-    done = sum(look.rung == rung for look in record.looks)
-    return f"Rung {rung + 1} of {len(record.rungs)}, {record.rungs[rung]} steps: {done} of {racing} arms seen."
-
-
-def _short(model: str) -> str:
-    return short_names([model])[0]
-
-
-def race_line(line: Mapping[str, Any], record: RaceRecord) -> str:
-    """What is printed of a line of `race.jsonl` where there is no terminal; empty for nothing."""
-    event = line.get("event")
-    if event == "look":
-        look = record.looks[-1]
-        return f"{look.arm}: {look.failure or f'{look.metric:.4f}'} after {look.steps} steps"
-    if event == "rung":
-        stay = record.going_on[int(line["rung"])]
-        first = f", {stay[0]} first" if stay else ""
-        return f"after {line['steps']} steps {len(stay)} of {len(line['arms'])} arms go on{first}"
-    if event == "lesson":
-        arm = Arm(**line["arm"])
-        return f"{arm}, taught: {line['failure'] or format(line['metric'], '.4f')} after {line['steps']} steps"
-    if event == "note":
-        return str(line["text"])
-    return race_status(record) if event in ("race", "winner", "deploy") else ""

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from hubscout.amounts import parse_count, parse_seconds
-from hubscout.errors import InputError, UnknownNameError
+from hubscout.errors import InputError, UnknownNameError, check_choice, check_least
 from hubscout.optional import require
 from hubscout.runs.hooks import call
 from hubscout.runs.paired_comparison import Comparison, any_explains, in_order
 from hubscout.runs.row import Failure, Row, Stage, TaskSummary
+from hubscout.runs.texts import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,8 +67,7 @@ class Ranking:
     """Of every random choice."""
 
     def __post_init__(self) -> None:
-        counts = Counter(row.identifier for row in self.rows)
-        twice = sorted(name for name, count in counts.items() if count > 1)
+        twice = sorted(name for name, count in Counter(row.identifier for row in self.rows).items() if count > 1)
         if twice:
             raise InputError(f"rows: each model may occur once; twice came {', '.join(twice)}.")
         rows, comparison = in_order(self.rows, self.seed)
@@ -135,8 +135,7 @@ class Ranking:
             >>> hubscout.tune(task, "timm/resnet18.a1_in1k", teachers=ranking.top(3))  # doctest: +SKIP
 
         """
-        if k < 1:
-            raise InputError(f"k must be at least 1, not {k}.")
+        check_least("k", k)
         return list(self.identifiers[:k])
 
     def pairwise(self) -> np.ndarray:
@@ -204,8 +203,7 @@ class Ranking:
             InputError: there is no such cost.
 
         """
-        if cost not in COSTS:
-            raise InputError(f"cost must be one of {', '.join(COSTS)}, not {cost!r}.")
+        check_choice("cost", cost, COSTS)
         known = [row for row in self.compared if getattr(row, COSTS[cost]) is not None]
         cheapest = float("inf")
         front = []
@@ -328,8 +326,7 @@ class Ranking:
     def __repr__(self) -> str:
         first = f", first {self.rows[0].identifier!r}" if self.rows else ""
         failed = f", {len(self.failures)} failed" if self.failures else ""
-        models = "1 model" if len(self.rows) == 1 else f"{len(self.rows)} models"
-        return f"Ranking({self.task.name!r}: {models} by {self.metrics[0]}{first}{failed})"
+        return f"Ranking({self.task.name!r}: {counted(len(self.rows), 'model')} by {self.metrics[0]}{first}{failed})"
 
     def __str__(self) -> str:
         return call("as_text", self)

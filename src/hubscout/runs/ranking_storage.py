@@ -6,6 +6,7 @@ import csv
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,14 @@ def _save_table(ranking: Ranking, path: Path) -> None:
     table = pyarrow.table({name: _column(pyarrow, [row.get(name) for row in rows]) for name in names})
     table = table.replace_schema_metadata({"hubscout-ranking": str(VERSION), "task": ranking.task.fingerprint})
     write_atomically(path, lambda temporary: pyarrow.parquet.write_table(table, temporary))
+
+
+def import_for_table() -> None:
+    """Import what saving a ranking takes, ahead of that: Arrow, which has pandas imported by its first column."""
+    with suppress(ImportError):
+        import pyarrow.parquet
+
+        pyarrow.array([0.0])
 
 
 def flatten(row: Row) -> dict[str, Any]:

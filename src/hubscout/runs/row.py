@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
+from hubscout.errors import OverLimitError
+from hubscout.metric_texts import interval_text, metric_text
 from hubscout.runs.profiler import Profile
 
 
@@ -104,16 +107,37 @@ class Expected:
 
     def words(self, value: float) -> str:
         """A value of the metric: a share of samples in per cent, anything else as a number."""
-        return f"{value:.1%}" if self.metric.endswith("accuracy") else f"{value:.3f}"
+        return metric_text(self.metric, value, 3)
 
     def __str__(self) -> str:
-        if self.metric.endswith("accuracy"):
-            return f"{self.value:.1%} [{100 * self.low:.1f}, {100 * self.high:.1f}]"
-        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+        return interval_text(self.metric, self.value, self.low, self.high, 3)
 
 
 BUDGET_SPENT = "BudgetSpent"
 """The failure of a model that was not reached in time."""
+Cause = Literal["failed", "not reached", "over the limits"]
+"""What is said of a model that could not be ranked, wherever it is told of."""
+
+
+def cause_of(error: str) -> Cause:
+    """What a model that could not be ranked is said to be, by the type of its error.
+
+    >>> cause_of("OverLimitError"), cause_of("ModelError")
+    ('over the limits', 'failed')
+    """
+    if error == OverLimitError.__name__:
+        return "over the limits"
+    return "not reached" if error == BUDGET_SPENT else "failed"
+
+
+def count_causes(errors: Iterable[str]) -> str:
+    """How many models are not ranked, by cause.
+
+    >>> count_causes(["OverLimitError", "ModelError", "OverLimitError"]), count_causes([])
+    ('1 failed, 2 over the limits', '')
+    """
+    counts = Counter(cause_of(error) for error in errors)
+    return ", ".join(f"{counts[cause]} {cause}" for cause in get_args(Cause) if counts[cause])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +149,11 @@ class Failure:
     error: str
     reason: str
     """In one line."""
+
+    @property
+    def cause(self) -> Cause:
+        """What the model is said to be: one that costs too much, or that was not reached, has not failed."""
+        return cause_of(self.error)
 
 
 @dataclass(frozen=True, kw_only=True)

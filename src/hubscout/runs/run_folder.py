@@ -10,7 +10,9 @@ import errno
 import json
 import os
 import platform
+import re
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -145,30 +147,22 @@ def package_versions(names: tuple[str, ...] = PACKAGES) -> dict[str, str]:
     """Versions of the installed ones among `names`, without importing any."""
     versions = {}
     for name in names:
-        try:
+        with suppress(PackageNotFoundError):
             versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return versions
 
 
 def processor() -> str:
     """The name of the processor, as the system tells it."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as lines:
-            for line in lines:
-                if line.startswith("model name"):
-                    return line.partition(":")[2].strip()
-    except OSError:
-        pass
+    with suppress(OSError):
+        if found := re.search(r"(?m)^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8")):
+            return found[1].strip()
     return platform.processor() or platform.machine()
 
 
 def usable_cores() -> int:
     """The cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def describe_environment(*, device: str | None = None) -> dict[str, Any]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
+
+from hubscout.credentials import strip_credentials
 
 if TYPE_CHECKING:
     from hubscout.runs.row import Row
@@ -48,9 +50,25 @@ def human_seconds(seconds: float | None) -> str:
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def rounded_seconds(seconds: float) -> str:
+    """A time in a sentence, where two figures are enough.
+
+    >>> rounded_seconds(0), rounded_seconds(0.312), rounded_seconds(4.0), rounded_seconds(33.8), rounded_seconds(100)
+    ('0 s', '0.31 s', '4 s', '34 s', '1 min 40 s')
+    """
+    return f"{seconds:.2g} s" if seconds < 59.5 else human_seconds(seconds)
+
+
+def counted(count: int, one: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "step"), counted(1200, "step"), counted(0, "step")
+    ('1 step', '1,200 steps', '0 steps')
+    """
+    return f"{count:,} {one}{'' if count == 1 else 's'}"
 
 
 def latency_text(row: Row) -> str:
@@ -82,8 +100,11 @@ def _forms(identifier: str) -> tuple[str, ...]:
     options = dict(parse_qsl(query))
     if path.startswith("python:"):
         # A function that builds a whole zoo is told the model as an option; its own name says nothing.
-        name = options.get("name") or options.get("model") or path.rpartition(":")[2]
-        return name or identifier, identifier
+        told = next((key for key in ("name", "model") if options.get(key)), "")
+        name = options.pop(told, "") or path.rpartition(":")[2]
+        others = "&".join(f"{key}={value}" for key, value in options.items())
+        file = f"{path.removeprefix('python:').rpartition('/')[2]}{f'?{query}' if query else ''}"
+        return (name, f"{name}?{others}" if others else name, file, identifier) if name else (identifier,)
     if path.startswith(("onnx:", "file:")):
         path = path.partition(":")[2]
     folder, _, name = path.rstrip("/").rpartition("/")
@@ -103,6 +124,8 @@ def short_names(identifiers: Sequence[str]) -> list[str]:
     ['timm/resnet18', 'torchvision/resnet18']
     >>> short_names(["hf/bert?pooling=cls", "hf/bert?pooling=mean", "hf/roberta"])
     ['bert?pooling=cls', 'bert?pooling=mean', 'roberta']
+    >>> short_names([f"python:/home/ann/zoo.py:build?name=vgg&pixels={pixels}" for pixels in (96, 128)])
+    ['vgg?pixels=96', 'vgg?pixels=128']
     """
     forms = [_forms(identifier) for identifier in identifiers]
     chosen = [0] * len(forms)
@@ -119,6 +142,29 @@ def short_names(identifiers: Sequence[str]) -> list[str]:
             return names()
         for index in longer:
             chosen[index] += 1
+
+
+def short_name(identifier: str) -> str:
+    """What a model is called by itself."""
+    return short_names([identifier])[0]
+
+
+LONGEST_IN_A_LINE = 48
+"""Of a name in a line of progress."""
+
+
+def names_by_model(identifiers: Iterable[str], *, room: int = 0) -> dict[str, str]:
+    """The short name of each model among these; or whole names, where there is room for the longest.
+
+    >>> names_by_model(["hf/a/x", "hf/b/x", "hf/a/x"])
+    {'hf/a/x': 'a/x', 'hf/b/x': 'b/x'}
+    >>> names_by_model(["hf/a/x", "hf/b/y"], room=LONGEST_IN_A_LINE)
+    {'hf/a/x': 'hf/a/x', 'hf/b/y': 'hf/b/y'}
+    """
+    names = {identifier: strip_credentials(identifier) for identifier in identifiers}
+    if any(len(name) > room for name in names.values()):
+        names = dict(zip(names, short_names(list(names.values())), strict=True))
+    return names
 
 
 def shorten(name: str, longest: int = LONGEST_LABEL) -> str:
@@ -142,6 +188,4 @@ def listing(names: Sequence[object], most: int | None = None) -> str:
     words = [str(name) for name in names]
     if most is not None and len(words) > most + 1:
         words = [*words[:most], f"{len(words) - most} more"]
-    if len(words) < 2:
-        return "".join(words)
-    return f"{', '.join(words[:-1])} and {words[-1]}"
+    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)

@@ -57,6 +57,15 @@ class TuningRecord:
         """What the network in the folder achieves."""
         return self.metrics if self.merged_metrics is None else self.merged_metrics
 
+    @property
+    def is_linear_probe(self) -> bool:
+        """Whether nothing was trained: a budget had time for the linear probe of the frozen features alone."""
+        return self.best_step == 0 and self.steps == 0
+
+    def first_metric(self, *splits: str) -> tuple[str, str, Interval] | None:
+        """The metric that validation goes by on the first of these splits with results: split, name and value."""
+        return next(((split, *one) for split in splits for one in self.metrics.get(split, {}).items()), None)
+
     def to_json(self) -> dict[str, Any]:
         """The record as plain JSON values."""
         merged = None if self.merged_metrics is None else plain_metrics(self.merged_metrics)

@@ -19,6 +19,8 @@ Errors are `{"error": …}` with status 401 (token), 403 (not from our page), 40
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -28,10 +30,10 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Resp
 from starlette.exceptions import HTTPException
 
 from hubscout import __version__
-from hubscout.errors import HubscoutError, InputError
+from hubscout.errors import HubscoutError, InputError, one_line
 from hubscout.report.page import policy as report_policy
 from hubscout.serve.compare import compare_page, table_page
-from hubscout.serve.pages import address, assets, listing_page, login_page, message_page, rows, start_page
+from hubscout.serve.pages import address, assets, listing_page, page, rows, start_page
 from hubscout.serve.run_facts import Result, as_csv, results, sorted_results
 from hubscout.serve.security import Guard, Protect
 from hubscout.serve.served_folder import NotHereError
@@ -69,7 +71,7 @@ def _handle_errors(app: FastAPI) -> None:
     @app.exception_handler(HubscoutError)
     @app.exception_handler(OSError)
     async def failed(request: Request, error: Exception) -> Any:
-        status, title, reason = 422, "That did not work", " ".join(str(error).split())
+        status, title, reason = 422, "That did not work", one_line(error)
         if isinstance(error, NotHereError):
             status, title = 404, "Not found"
         elif isinstance(error, HTTPException):
@@ -83,7 +85,8 @@ def _handle_errors(app: FastAPI) -> None:
 def _refuse(path: str, status: int, title: str, reason: str) -> Any:
     if path.startswith("/api/"):
         return Answer({"error": reason}, status)
-    return HTMLResponse(login_page() if status == 401 else message_page(title, reason), status)
+    shown = page("login.html", "Token", wrong=False) if status == 401 else page("message.html", title, message=reason)
+    return HTMLResponse(shown, status)
 
 
 async def _read(request: Request, guard: Guard, *, csrf: bool = True) -> dict[str, Any]:
@@ -111,7 +114,7 @@ async def _read(request: Request, guard: Guard, *, csrf: bool = True) -> dict[st
 
 def _add_pages(app: FastAPI, site: Site) -> None:
     library, guard = site.library, site.guard
-    files = assets()
+    files, form = assets(), partial(start_page, site.starter, csrf=guard.csrf)
 
     def enter() -> Response:
         answer = RedirectResponse("/", 303)
@@ -129,7 +132,7 @@ def _add_pages(app: FastAPI, site: Site) -> None:
         fields = await _read(request, guard, csrf=False)
         if guard.token is None or guard.is_token(str(fields.get("token") or "")):
             return enter()
-        return HTMLResponse(login_page(wrong=True), 401)
+        return HTMLResponse(page("login.html", "Token", wrong=True), 401)
 
     @app.get("/rows")
     def list_rows(q: str = "") -> Response:
@@ -174,7 +177,7 @@ def _add_pages(app: FastAPI, site: Site) -> None:
 
     @app.get("/start")
     def ask() -> Response:
-        return HTMLResponse(_form(site, None))
+        return HTMLResponse(form(None))
 
     @app.post("/start")
     async def start_run(request: Request) -> Response:
@@ -182,7 +185,7 @@ def _add_pages(app: FastAPI, site: Site) -> None:
         try:
             await run_in_threadpool(site.starter.start, wanted)
         except InputError as error:
-            return HTMLResponse(await run_in_threadpool(_form, site, wanted, str(error)), 422)
+            return HTMLResponse(await run_in_threadpool(form, wanted, problem=str(error)), 422)
         return RedirectResponse(address("/run", wanted.name), 303)
 
     @app.post("/stop/{name:path}")
@@ -202,18 +205,6 @@ def _results(site: Site, names: list[str]) -> list[Result]:
     return sorted_results(one for name in names for one in results(name, site.library.open(name)))
 
 
-def _form(site: Site, wanted: Wanted | None, problem: str = "") -> str:
-    return start_page(
-        site.starter.data.names(),
-        site.starter.offered,
-        wanted,
-        rankings=site.starter.rankings(),
-        data_folder=str(site.starter.data.folder.path),
-        csrf=site.guard.csrf,
-        problem=problem,
-    )
-
-
 def _add_interface(app: FastAPI, site: Site) -> None:
     library, guard = site.library, site.guard
 
@@ -223,11 +214,11 @@ def _add_interface(app: FastAPI, site: Site) -> None:
 
     @app.get("/api/runs")
     def list_runs(q: str = "") -> Response:
-        return Answer({"runs": [summary.record() for summary in library.summaries(q)]})
+        return Answer({"runs": [asdict(summary) for summary in library.summaries(q)]})
 
     @app.get("/api/runs/{name:path}")
     def give_run(name: str) -> Response:
-        return Answer({**library.summary(name).record(), "ranking": site.ranking_record(name)})
+        return Answer({**asdict(library.summary(name)), "ranking": site.ranking_record(name)})
 
     @app.get("/api/events/{name:path}")
     def follow_run(name: str) -> Response:
@@ -238,10 +229,9 @@ def _add_interface(app: FastAPI, site: Site) -> None:
     async def start_run(request: Request) -> Response:
         wanted = Wanted.read(await _read(request, guard))
         await run_in_threadpool(site.starter.start, wanted)
-        return Answer((await run_in_threadpool(library.summary, wanted.name)).record(), 201)
+        return Answer(asdict(await run_in_threadpool(library.summary, wanted.name)), 201)
 
     @app.post("/api/stop/{name:path}")
     async def stop_run(name: str, request: Request) -> Response:
         fields = await _read(request, guard)
-        stopped = await run_in_threadpool(site.stop, name, force=fields.get("force") is True)
-        return Answer({"stopped": stopped})
+        return Answer({"stopped": (await run_in_threadpool(site.stop, name, force=fields.get("force") is True))})

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from hubscout.evaluation import weighted_tau
+from hubscout.metric_texts import metric_text
 from hubscout.report.charts.chart import Chart, Frame, drawing
 from hubscout.report.charts.label_placement import text_width
 from hubscout.report.markup import TAU, Markup, Section, fill, join, tag
@@ -15,7 +16,7 @@ from hubscout.report.saved_run import Run
 from hubscout.report.sections.tuning_sections import tuning_section
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.row import Row
-from hubscout.runs.texts import listing, short_names, shorten
+from hubscout.runs.texts import listing, names_by_model, shorten
 from hubscout.serve.pages import page
 from hubscout.serve.run_facts import NONE, RESULTS, Result, differing_settings, run_facts
 
@@ -57,10 +58,10 @@ def _tunings(names: tuple[str, str], runs: tuple[Run, Run]) -> Section | None:
     """The tunings of both runs in one section; methods and notes say whose they are."""
     both, leads = [], []
     for label, opened in zip(_labels(names), runs, strict=True):
-        models = list(dict.fromkeys(run.model for run in opened.tuning if run.model))
-        teachers = list(dict.fromkeys(teacher for run in opened.tuning for teacher in run.teachers))
-        taught = f"taught by {listing(short_names(teachers))}" if teachers else "without teachers"
-        leads.append(f"{label}: {listing(short_names(models)) or 'a model'}, {taught}.")
+        models = listing([*names_by_model(run.model for run in opened.tuning if run.model).values()])
+        teachers = listing([*names_by_model(teacher for run in opened.tuning for teacher in run.teachers).values()])
+        taught = f"taught by {teachers}" if teachers else "without teachers"
+        leads.append(f"{label}: {models or 'a model'}, {taught}.")
         for run in opened.tuning:
             notes = tuple(f"{label}: {note}" for note in run.notes)
             # The lead says which model it is, where a run has only one.
@@ -76,6 +77,11 @@ def table_page(names: Sequence[str], found: Sequence[Result]) -> str:
     several = len({(one.task, one.metric) for one in found}) > 1
     lead = "Scores of different tasks or metrics cannot be compared with each other." if several else "Sorted by score."
     shown = [place for place, _ in enumerate(RESULTS) if any(one.cells[place] for one in found)]
+    place = shown.index(RESULTS.index("Metric")) if RESULTS.index("Metric") in shown else None
+
+    def told(cells: Sequence[str], number: str) -> str:
+        return metric_text("" if place is None else cells[place], float(number))
+
     return page(
         "results.html",
         f"{len(names)} runs compared",
@@ -85,6 +91,7 @@ def table_page(names: Sequence[str], found: Sequence[Result]) -> str:
             [*(one.cells[place] for place in shown), *(one.settings.get(key, "") for key in settings)] for one in found
         ],
         looks=LOOKS,
+        told=told,
         same=not settings,
         query=_query(names),
     )
@@ -115,12 +122,11 @@ def _rankings(names: tuple[str, str], first: Ranking, second: Ranking) -> dict[s
     """The models of two rankings: how far their orders agree, who changed places, and every rank and score."""
     same_metric, same_data = first.metrics[0] == second.metrics[0], first.task.fingerprint == second.task.fingerprint
     here, there = ({row.identifier: row for row in ranking.rows} for ranking in (first, second))
-    order = list(dict.fromkeys([*here, *there]))
-    short = dict(zip(order, short_names(order), strict=True))
+    short = names_by_model([*here, *there])
     shared = [name for name in here if name in there]
     lead: list[object] = ["No model is in both runs."]
     if shared:
-        lead = [f"{len(shared)} of {len(order)} models {'is' if len(shared) == 1 else 'are'} in both runs."]
+        lead = [f"{len(shared)} of {len(short)} models {'is' if len(shared) == 1 else 'are'} in both runs."]
     if len(shared) >= LEAST_FOR_TAU:
         tau = weighted_tau([here[name].score for name in shared], [there[name].score for name in shared])
         lead += [" ", TAU, f" of the two orders is {tau:.3f} (1: the same, 0: unrelated)."]
@@ -132,7 +138,7 @@ def _rankings(names: tuple[str, str], first: Ranking, second: Ranking) -> dict[s
     heads += [f"{ranking.metrics[0]}, {label}" for label, ranking in zip(labels, (first, second), strict=True)]
     heads += ["Change"] if same_metric and same_data else []
     rows = []
-    for name in order:
+    for name in short:
         found = [here.get(name), there.get(name)]
         cells: list[object] = ["–" if row is None else str(row.rank) for row in found]
         cells += [_score(row) for row in found]

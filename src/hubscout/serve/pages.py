@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from urllib.parse import quote
 
 from hubscout import __version__
-from hubscout.report.markup import Markup, asset, breakable, fill, style_sheet
+from hubscout.report.markup import Markup, asset, breakable, copyable, fill, style_sheet
 from hubscout.report.page import answer_section
 from hubscout.report.saved_run import Run
-from hubscout.runs.texts import human_seconds, short_names
+from hubscout.runs.texts import counted, human_seconds, names_by_model
 from hubscout.serve.progress import Progress
-from hubscout.serve.starting import METHODS, TEACHERS, Request, is_pattern
+from hubscout.serve.starting import METHODS, TEACHERS, Request, Starter, is_pattern
 from hubscout.serve.summary import Summary
 
 HERE = "hubscout.serve"
@@ -48,19 +49,10 @@ def address(prefix: str, name: str) -> str:
     return f"{prefix}/{quote(name)}"
 
 
-def message_page(title: str, message: str) -> str:
-    """A page that only says something."""
-    return page("message.html", title, message=message)
-
-
-def login_page(wrong: bool = False) -> str:
-    """Asks for the token."""
-    return page("login.html", "Token", wrong=wrong)
-
-
 def listing_page(runs: Sequence[Summary], query: str, folder: str) -> str:
     """All runs, to search, open, and choose some of for a comparison."""
-    return page("listing.html", "Runs", at="/", subtitle=folder, query=query, **_listed(runs))
+    command = copyable(f"hubscout rank flowers/ --out {shlex.quote(folder)}/flowers")
+    return page("listing.html", "Runs", at="/", subtitle=folder, query=query, command=command, **_listed(runs))
 
 
 def rows(runs: Sequence[Summary]) -> Markup:
@@ -71,7 +63,7 @@ def rows(runs: Sequence[Summary]) -> Markup:
 def _listed(runs: Sequence[Summary]) -> dict[str, object]:
     return {
         "runs": runs,
-        "count": "1 run" if len(runs) == 1 else f"{len(runs)} runs",
+        "count": counted(len(runs), "run"),
         "going": any(run.state == "running" for run in runs),
         "human_seconds": human_seconds,
     }
@@ -106,7 +98,7 @@ def run_page(
 
 def _facts(summary: Summary) -> list[tuple[str, object]]:
     going, tuning = summary.state == "running", summary.kind == "tuning"
-    best, score = breakable(summary.best), "" if summary.score is None else f"{summary.score:.4f}"
+    best, score = breakable(summary.best), summary.score_text
     facts: list[tuple[str, object]] = []
     if summary.started or not going:
         facts.append(("Started, UTC" if summary.started else "Last written, UTC", summary.day))
@@ -118,30 +110,20 @@ def _facts(summary: Summary) -> list[tuple[str, object]]:
     elif tuning:
         facts += [("Runs", str(summary.models)), ("Model and methods", best), (summary.metric, score)]
     else:
-        facts.append(("Models", f"{summary.models}" + (f", {summary.failed} failed" if summary.failed else "")))
+        facts.append(("Models", ", ".join(filter(None, (f"{summary.models}", summary.unranked)))))
         facts.append(("Metric", summary.metric or "–"))
     facts.append(("Time", "" if summary.seconds is None else human_seconds(summary.seconds)))
     return [fact for fact in facts if fact[1]]
 
 
-def start_page(
-    data: Sequence[str],
-    offered: Sequence[str],
-    request: Request | None,
-    *,
-    rankings: Sequence[str] = (),
-    data_folder: str,
-    csrf: str,
-    problem: str = "",
-) -> str:
+def start_page(starter: Starter, request: Request | None, *, csrf: str, problem: str = "") -> str:
     """The form that starts a ranking, a race or a tuning.
 
-    `request` is what was filled in before, where something was wrong with it; `rankings` are runs with teachers.
+    `request` is what was filled in before, where something was wrong with it.
     """
-    asked = request or Request(name="", data="", models=())
+    asked, offered, data = request or Request(name="", data="", models=()), starter.offered, starter.data.names()
     patterns = [model for model in offered if is_pattern(model)]
-    models = [model for model in offered if model not in patterns]
-    choices = dict(zip(models, short_names(models), strict=True))
+    choices = names_by_model(model for model in offered if model not in patterns)
     choices |= {pattern: f"all models matching {pattern}" for pattern in patterns}
     return page(
         "start.html",
@@ -150,10 +132,10 @@ def start_page(
         asked=asked,
         data=data,
         names=[name for name in dict.fromkeys([*data, asked.data]) if name],
-        data_folder=data_folder,
+        data_folder=str(starter.data.folder.path),
         offered=choices,
         others="\n".join(model for model in asked.models if model not in offered),
-        rankings=rankings,
+        rankings=starter.rankings(),
         teachers=TEACHERS,
         methods=METHODS,
         csrf=csrf,

@@ -6,23 +6,26 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from hubscout.errors import RunError
-from hubscout.report.charts.chart import WIDE, Chart
+from hubscout.metric_texts import metric_text
+from hubscout.report.charts.chart import WIDE, Chart, metric_ticks
 from hubscout.report.charts.lines import Curve, lines
 from hubscout.report.markup import Markup, breakable, definitions, fill, join, tag
 from hubscout.report.sections.race_sections import race_panel
 from hubscout.report.sections.tuning_sections import coloured, loss_curves, validation_curve
-from hubscout.runs.race_record import RaceRecord, race_status
+from hubscout.runs.race_display import race_status
+from hubscout.runs.race_record import RaceRecord
 from hubscout.runs.record_types import is_number
+from hubscout.runs.row import Cause, cause_of
 from hubscout.runs.run_folder import CURVES, EVENTS, RACE_EVIDENCE, RACE_LINES
-from hubscout.runs.texts import human_seconds, short_names
+from hubscout.runs.texts import counted, human_seconds, names_by_model, short_names
 from hubscout.runs.tuning_record import TuningRecord, tuning_run
 from hubscout.serve.served_folder import as_dict, as_list, as_number
 
-ModelStatus = Literal["done", "dropped", "running", "waiting", "unfinished", "failed"]
-ORDER: tuple[ModelStatus, ...] = ("done", "dropped", "running", "waiting", "unfinished", "failed")
+ModelStatus = Literal["done", "dropped", "running", "waiting", "unfinished", "failed", "not reached", "over the limits"]
+ORDER: tuple[ModelStatus, ...] = get_args(ModelStatus)
 """Of the table."""
 STEPS_KEPT = 1500
 OPENING = "Opening the data and the first model. Nothing has been written yet."
@@ -50,7 +53,7 @@ class Model:
         """The share of its work that is done, however it ended."""
         if self.status == "running" and self.rows:
             return min(self.samples / self.rows, 1.0)
-        return float(self.status in {"done", "dropped", "failed"})
+        return float(self.status not in {"running", "waiting", "unfinished"})
 
 
 @dataclass
@@ -100,7 +103,9 @@ class Progress:
             model.status, model.samples = "done", _count(line.get("n"))
             model.score, model.seconds = as_number(line.get("score")), as_number(line.get("seconds"))
         elif event == "model-failed":
-            model.status, model.note = "failed", f"{line.get('error')}: {line.get('reason')}"
+            model.status = cause_of(str(line.get("error")))
+            told = f"{line.get('error')}: " if model.status == "failed" else ""
+            model.note = f"{told}{line.get('reason')}"
         elif event == "dropped":
             model.status, model.note = "dropped", str(line.get("reason") or "")
 
@@ -126,22 +131,22 @@ class Progress:
             return race_status(self.race)
         if self.models:
             statuses = [model.status for model in self.models.values()]
-            done, failed = statuses.count("done") + statuses.count("dropped"), statuses.count("failed")
+            done = statuses.count("done") + statuses.count("dropped")
             running = [name for name, model in self.models.items() if model.status == "running"]
             words = f"{'Stage 1, evidence: ' if self.of_race else ''}{done} of {len(self.models)} models done"
-            words += f", {failed} failed" if failed else ""
+            words += "".join(f", {statuses.count(cause)} {cause}" for cause in get_args(Cause) if cause in statuses)
             return f"{words}; now {', '.join(short_names(running))}" if running and not self.over else words
         if not self.curves:
             return OPENING
         step = max((_count(line.get("step")) for kept in self.curves.values() for line in kept[-1:]), default=0)
-        return f"{len(self.curves)} {'run' if len(self.curves) == 1 else 'runs'}, step {step}"
+        return f"{counted(len(self.curves), 'run')}, step {step}"
 
     def markup(self) -> Markup:
         """The panel."""
         if self.race is not None:
             return race_panel(self.race)
         if self.models:
-            names = dict(zip(self.models, short_names(list(self.models)), strict=True))
+            names = names_by_model(self.models)
             done = sum(model.done for model in self.models.values())
             bar = tag("progress", value=done, max=len(self.models), aria_label="Models done")
             head = [] if self.over else [self._ranking_header(names, done), bar]
@@ -193,16 +198,25 @@ class Progress:
             parts += _chart(f"Validation {primary}", [c for c in found if c is not None], "Epoch", primary)
         if len(runs) == 1:
             parts += _chart("Parts of the loss", loss_curves(runs), "Step", "Loss")
-        return parts or [tag("p", "Training has started. The first numbers will appear soon.", class_="note")]
+        nothing = "No step of training was recorded." if self.over else "The first numbers will appear soon."
+        return parts or [tag("p", nothing, class_="note")]
 
 
 def _chart(title: str, curves: list[Curve], x_title: str, y_title: str) -> list[Markup]:
     if not curves:
         return []
-    tips = {"Epoch": lambda name, epoch, value: f"{name} {epoch:g}: {value:.4f}"}
+    tips = {"Epoch": lambda name, epoch, value: f"{name} {epoch:g}: {metric_text(y_title, value)}"}
     drawn, label = coloured(curves, tips.get(x_title), most=STEPS_KEPT), f"{title} so far"
     chart = Chart(
-        draw=lambda frame: lines(frame, drawn, label=label, x_title=x_title, y_title=y_title, whole_x=True),
+        draw=lambda frame: lines(
+            frame,
+            drawn,
+            label=label,
+            x_title=x_title,
+            y_title=y_title,
+            y_format=metric_ticks(y_title),
+            whole_x=True,
+        ),
         wide=CHART,
     )
     return [tag("h3", title), chart.html()]
@@ -235,7 +249,7 @@ def _tuning_header(runs: Mapping[str, list[dict[str, Any]]]) -> Markup:
             "Time left, at most": time_left(elapsed, done - before, steps - done) if steps else "",
             "Steps": f"{done:,} of {steps:,}" if steps else f"{done:,}",
             "Samples done": f"{samples:,}" if samples else "",
-            "Best so far": f"{best[1]} {best[0]:.4f}" if best else "",
+            "Best so far": f"{best[1]} {metric_text(best[1], best[0])}" if best else "",
         }
     )
 

@@ -13,7 +13,8 @@ import numpy as np
 from hubscout.report.saved_run import Run
 from hubscout.report.sections.tuning_sections import by_method
 from hubscout.runs.ranking import Ranking
-from hubscout.runs.texts import human_seconds, short_names
+from hubscout.runs.row import count_causes
+from hubscout.runs.texts import human_seconds, names_by_model
 from hubscout.runs.tuning_record import TuningRun
 
 NONE = "–"
@@ -77,7 +78,7 @@ def _ranking_facts(ranking: Ranking) -> dict[str, str]:
         "Data": ranking.task.fingerprint[:12],
         "Training samples": f"{max((row.n for row in ranking.rows), default=0):,}",
         "Metrics": ", ".join(ranking.metrics),
-        "Models": f"{len(ranking)}" + (f", {len(ranking.failures)} failed" if ranking.failures else ""),
+        "Models": ", ".join(filter(None, (f"{len(ranking)}", count_causes(one.error for one in ranking.failures)))),
         "Best": _short(ranking.identifiers[:1]) or NONE,
         "Complete": "yes" if ranking.complete else "no",
         "Time": human_seconds(ranking.seconds),
@@ -93,7 +94,7 @@ def _started(environment: Mapping[str, Any]) -> str:
 
 
 def _short(models: Iterable[str]) -> str:
-    return ", ".join(short_names(list(dict.fromkeys(model for model in models if model))))
+    return ", ".join(names_by_model(model for model in models if model).values())
 
 
 def _teachers(runs: Sequence[TuningRun]) -> str:
@@ -151,11 +152,8 @@ def results(name: str, run: Run) -> list[Result]:
 
 def _tuned(name: str, run: Run, method: str, runs: Sequence[TuningRun]) -> Result:
     """A method; its score is on test where that was measured, else on validation."""
-    measured = (
-        (split, one.metrics[split]) for split in ("test", "validation") for one in runs if one.metrics.get(split)
-    )
-    split, found = next(measured, ("", {}))
-    metric = next(iter(found), "")
+    measured = (one.first_metric(split) for split in ("test", "validation") for one in runs)
+    split, metric, _ = next(filter(None, measured), ("", "", None))
     values = [one.metrics[split][metric][0] for one in runs if metric and metric in one.metrics.get(split, {})]
     return Result(
         run=name,

@@ -45,8 +45,7 @@ class Kept:
                 with self._lock:
                     self._values.pop(key, None)
                 ours.set_exception(error)
-        value: T = (found or ours).result()
-        return value
+        return (found or ours).result()
 
 
 class RunIndex:
@@ -95,9 +94,8 @@ class RunIndex:
 
     def _summary(self, name: str, path: Path) -> Summary:
         made = self._summaries.get((name, _state(path)), lambda: _guarded(name, path))
-        if made.state == "running":  # whether a process lives is not written in any file
-            return _guarded(name, path)
-        return made
+        # Whether a process lives is not written in any file.
+        return _guarded(name, path) if made.state == "running" else made
 
     def summaries(self, query: str = "") -> list[Summary]:
         """The runs that hold every word of the query: those that are running, then the latest."""
@@ -123,8 +121,7 @@ class RunIndex:
 
     def report(self, name: str) -> str:
         """The page that `hubscout report` writes."""
-        path = self.find(name)
-        return self._reports.get((name, _state(path)), lambda: self._render(name))
+        return self._reports.get((name, _state(self.find(name))), lambda: self._render(name))
 
     def _render(self, name: str) -> str:
         run = self.open(name)

@@ -6,7 +6,6 @@ only if it began at the noted time.
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import signal
@@ -17,12 +16,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hubscout.credentials import strip_credentials
 from hubscout.errors import RunError
 from hubscout.optional import require
-from hubscout.runs.files import write_atomically
+from hubscout.runs.files import parse_json
+from hubscout.runs.record_types import in_version, record_of, write_record
 from hubscout.serve.served_folder import NOTE, read_real
 
+FORM, VERSION = "hubscout-serve", 1
 LOG = "serve.log"
 COMMANDS = ("rank", "race", "tune")
 """What can be started."""
@@ -79,25 +79,16 @@ def start(command: Sequence[str], folder: Path, request: Mapping[str, Any]) -> S
     started = Started(
         pid=child.pid, created=psutil.Process(child.pid).create_time(), host=platform.node(), request=dict(request)
     )
-    record = strip_credentials(json.dumps({"format": "hubscout-serve", "version": 1, **asdict(started)}, indent=1))
-    write_atomically(folder / NOTE, record)
+    write_record(folder / NOTE, FORM, VERSION, asdict(started), indent=1)
     return started
 
 
 def read_note(folder: Path) -> Started | None:
     """What a server noted in a run folder; None where no server started the run, or the note makes no sense."""
     try:
-        record = json.loads(read_real(folder / NOTE))
-        if record["format"] != "hubscout-serve":
-            return None
-        request = record["request"]
-        return Started(
-            pid=int(record["pid"]),
-            created=float(record["created"]),
-            host=str(record["host"]),
-            request=request if isinstance(request, dict) else {},
-        )
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        record = in_version(parse_json(read_real(folder / NOTE), origin=NOTE), FORM, VERSION, origin=NOTE)
+        return record_of(Started, record, NOTE)
+    except RunError:
         return None
 
 

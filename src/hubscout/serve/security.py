@@ -19,9 +19,8 @@ import hmac
 import ipaddress
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -116,28 +115,24 @@ class Guard:
         """Compare with the token in constant time."""
         return self.token is not None and hmac.compare_digest(given.encode(), self.token.encode())
 
-    def admits(self, headers: MutableMapping[str, str]) -> bool:
+    def admits(self, headers: Mapping[str, str]) -> bool:
         """Whether a request brings what is needed to be answered."""
         if self.token is None:
             return True
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and self.is_token(given.strip()):
             return True
-        return hmac.compare_digest(self._cookie_of(headers).encode(), self.cookie.encode())
+        from starlette.requests import cookie_parser
 
-    def _cookie_of(self, headers: MutableMapping[str, str]) -> str:
-        try:
-            found = SimpleCookie(headers.get("cookie", "")).get(self.cookie_name)
-        except CookieError:
-            return ""
-        return found.value if found is not None else ""
+        given = cookie_parser(headers.get("cookie", "")).get(self.cookie_name, "")
+        return hmac.compare_digest(given.encode(), self.cookie.encode())
 
     def is_csrf(self, given: str) -> bool:
         """Compare with the form token in constant time."""
         return hmac.compare_digest(given.encode(), self.csrf.encode())
 
     @staticmethod
-    def comes_from_here(headers: MutableMapping[str, str]) -> bool:
+    def comes_from_here(headers: Mapping[str, str]) -> bool:
         """Whether a request that changes something was made by a page of this server, as far as browsers tell."""
         if headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
             return False
@@ -163,19 +158,20 @@ class Protect:
             return
         if scope["type"] != "http":
             return
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        application: Any = self._answer(scope, headers) or self.application
+        from starlette.datastructures import Headers, MutableHeaders
+
+        application: Any = self._answer(scope, Headers(scope=scope)) or self.application
 
         async def guarded(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                there = {name.lower() for name, _ in message["headers"]}
-                more = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-                message["headers"] = [*message["headers"], *(one for one in more if one[0].lower() not in there)]
+                there = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    there.setdefault(name, value)
             await send(message)
 
         await application(scope, receive, guarded)
 
-    def _answer(self, scope: Scope, headers: MutableMapping[str, str]) -> Any:
+    def _answer(self, scope: Scope, headers: Mapping[str, str]) -> Any:
         """A refusal, or None."""
         if not self.guard.knows_host(headers.get("host", "")):
             return self.refuse(421, "This server does not go by that name. Use the address it printed.", scope)

@@ -14,7 +14,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
-from hubscout.errors import HubscoutError, InputError, RunError, TaskError
+from hubscout.errors import HubscoutError, InputError, RunError, TaskError, one_line
 from hubscout.runs.files import parse_json, parse_lines
 from hubscout.runs.record_types import is_number
 from hubscout.runs.run_folder import GROWING, RACE_EVIDENCE, RACE_LINES, RANKING, REFERENCES, SCORES, TUNING
@@ -145,8 +145,7 @@ def read_real(path: Path, *, last_bytes: int = MOST_BYTES) -> bytes:
     except OSError:
         return b""
     with os.fdopen(descriptor, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        file.seek(max(0, size - last_bytes))
+        file.seek(max(0, os.fstat(file.fileno()).st_size - last_bytes))
         return file.read(last_bytes)
 
 
@@ -164,7 +163,7 @@ def json_record(path: Path) -> tuple[dict[str, Any], str]:
             return {}, f"{path.name} is too large to be shown here: {path.lstat().st_size:,} bytes."
         record = parse_json(read_real(path), origin=path.name)
     except RunError as error:
-        return {}, " ".join(str(error).split())
+        return {}, one_line(error)
     return (record, "") if isinstance(record, dict) else ({}, f"{path.name} is not the record of a run.")
 
 
@@ -255,11 +254,12 @@ class DataFolder:
 def _is_data(path: Path) -> bool:
     """Whether a file or folder looks like a task, by names alone: opening would read all of it."""
     from hubscout.tasks.conll import is_conll_name
+    from hubscout.tasks.npz import is_npz_name
     from hubscout.tasks.opening import which_constructor
     from hubscout.tasks.reading import table_format
 
     if path.is_file():
-        return table_format(path) is not None and path.suffix != ".json"
+        return is_npz_name(path) or (table_format(path) is not None and path.suffix != ".json")
     try:
         constructor = which_constructor(path)
     except (TaskError, OSError):

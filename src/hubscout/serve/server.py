@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hubscout.errors import HubscoutError, InputError, RunError
+from hubscout.errors import HubscoutError, InputError, RunError, one_line
 from hubscout.optional import require
 from hubscout.report.answer import shell_command
 from hubscout.report.saved_run import Run
@@ -51,7 +51,7 @@ class Site:
         try:
             opened = self.library.open(name)
         except HubscoutError as error:
-            problem = " ".join(str(error).split())
+            problem = one_line(error)
         log = read_log(folder, LOG_BYTES)
         progress = Progress(printed=log.rpartition("\n")[2])
         follower = RunFollower(folder)
@@ -116,8 +116,7 @@ def open_site(
     Path(runs).expanduser().mkdir(parents=True, exist_ok=True)
     library = RunIndex(runs)
     source = DataFolder(Folder.open(data, "--data"), without=library.folder.path)
-    starter = Starter(library.folder, source, tuple(models), jobs)
-    return Site(library, guard, starter, shown=str(library.folder.path))
+    return Site(library, guard, Starter(library.folder, source, tuple(models), jobs), shown=str(library.folder.path))
 
 
 def listen(host: str, port: int) -> socket.socket:

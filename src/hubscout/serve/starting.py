@@ -77,9 +77,8 @@ class Request:
         models = given.get("models")
         lines = [models] if isinstance(models, str) else models if isinstance(models, list | tuple) else []
         words = [word.strip() for line in lines for word in str(line).splitlines()]
-        others = {part.name: str(given.get(part.name) or "").strip() for part in fields(cls) if part.name != "models"}
-        others["metrics"] = others["metrics"] or "logme"
-        others["command"] = others["command"] or "rank"
+        told = {part.name: str(given.get(part.name) or "").strip() for part in fields(cls) if part.name != "models"}
+        others = {"name": "", "data": "", **{name: value for name, value in told.items() if value}}
         return cls(models=tuple(dict.fromkeys(word for word in words if word)), **others)
 
 

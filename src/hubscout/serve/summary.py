@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from hubscout.errors import RunError
-from hubscout.runs.paired_comparison import any_explains
+from hubscout.errors import RunError, one_line
+from hubscout.metric_texts import metric_text
+from hubscout.runs.evaluation_record import achieved
+from hubscout.runs.paired_comparison import TOO_FEW_TO_EXPLAIN, any_explains, nothing_explained
 from hubscout.runs.race_record import RaceRecord
 from hubscout.runs.ranking_storage import check_record
 from hubscout.runs.record_types import is_number
+from hubscout.runs.row import Row, TaskSummary, count_causes
 from hubscout.runs.run_folder import (
     CURVES,
     EVENTS,
@@ -27,13 +31,12 @@ from hubscout.runs.run_folder import (
     TUNING,
 )
 from hubscout.runs.run_folder import NOTE as HOLDER
-from hubscout.runs.texts import short_names
-from hubscout.runs.tuning_record import TuningRecord, plain_metrics, tuning_run
+from hubscout.runs.texts import short_name
+from hubscout.runs.tuning_record import TuningRecord, TuningRun, tuning_run
 from hubscout.serve.run_processes import Started, read_note, was_running_at
 from hubscout.serve.served_folder import (
     NOTE,
     as_dict,
-    as_list,
     as_number,
     is_race,
     json_lines,
@@ -52,7 +55,7 @@ _LATEST = 1e11
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What the list says of a run. `models` were ranked, `failed` could not be; `modified` is seconds since 1970.
+    """What the list says of a run. `models` were ranked, `unranked` says how many were not; `modified` is in seconds.
 
     `stoppable` runs were started from the page and are running.
     """
@@ -65,13 +68,18 @@ class Summary:
     score: float | None = None
     metric: str = ""
     models: int = 0
-    failed: int = 0
+    unranked: str = ""
     seconds: float | None = None
     started: str = ""
     modified: float = 0.0
     stoppable: bool = False
     problem: str = ""
     """What is wrong with the files of the run, or what it failed for."""
+
+    @property
+    def score_text(self) -> str:
+        """The score as it is shown; empty where there is none."""
+        return "" if self.score is None else metric_text(self.metric, self.score)
 
     @property
     def nothing_yet(self) -> bool:
@@ -81,8 +89,7 @@ class Summary:
     @property
     def search(self) -> str:
         """The text that a search looks at, in small letters."""
-        words = (self.name, self.kind, self.state, self.task, self.best, self.metric, self.started)
-        return " ".join(words).lower()
+        return " ".join((self.name, self.kind, self.state, self.task, self.best, self.metric, self.started)).lower()
 
     @property
     def moment(self) -> str:
@@ -93,10 +100,6 @@ class Summary:
     def day(self) -> str:
         """The same to the minute, for people."""
         return self.moment[:16].replace("T", " ")
-
-    def record(self) -> dict[str, Any]:
-        """As JSON."""
-        return asdict(self)
 
 
 def summarise(name: str, folder: Path) -> Summary:
@@ -123,34 +126,34 @@ def summarise(name: str, folder: Path) -> Summary:
 
 def _ranking(name: str, folder: Path, note: Started | None) -> Summary:
     record, problem = json_record(folder / RANKING)
-    if record and not problem:
-        try:
-            check_record(record, origin=RANKING)
-        except RunError as error:
-            problem = " ".join(str(error).split())
-    rows = [row for row in as_list(record.get("rows")) if isinstance(row, dict)]
-    best = rows[0] if rows else {}
-    task = as_dict(record.get("task"))
-    odds, targets = [as_number(row.get("odds")) for row in rows], len(as_list(task.get("target_names")))
-    leader = short_names([str(best["identifier"])])[0] if best.get("identifier") else ""
+    found: dict[str, Any] = {}
+    try:
+        found = check_record(record, origin=RANKING) if record else {}
+    except RunError as error:
+        problem = one_line(error)
+    rows: tuple[Row, ...] = found.get("rows", ())
+    task: TaskSummary | None = found.get("task")
+    leader = short_name(rows[0].identifier) if rows else ""
+    if task is not None and any_explains([row.odds for row in rows], len(task.target_names)) is False:
+        few = nothing_explained(rows) == TOO_FEW_TO_EXPLAIN
+        leader = "too few samples to tell" if few else "none explains the labels"
     events = json_lines(folder / EVENTS)
     began = next((event for event in events if event.get("event") == "started"), {})
     last = events[-1] if events else {}
+    failed = str(last.get("error") or "") if last.get("event") == "failed" else ""
     return Summary(
         name=name,
         kind="ranking",
         state=_ranking_state(folder, record, began, last.get("event"), note),
-        task=str(task.get("name") or began.get("task") or ""),
-        best="none explains the labels" if any_explains(odds, targets) is False else leader,
-        score=as_number(best.get("score")),
-        metric=str(next(iter(as_list(record.get("metrics"))), "")),
+        task=(task.name if task is not None else "") or str(began.get("task") or ""),
+        best=leader,
+        score=rows[0].score if rows else None,
+        metric=next(iter(found.get("metrics", ())), ""),
         models=len(rows),
-        failed=len(as_list(record.get("failures"))),
-        seconds=as_number(record.get("seconds")),
-        started=str(as_dict(record.get("environment")).get("started") or "") or _moment(began.get("time")),
-        problem=problem
-        or _tunings(folder)[1]
-        or (str(last.get("error") or "") if last.get("event") == "failed" else ""),
+        unranked=count_causes(one.error for one in found.get("failures", ())),
+        seconds=found.get("seconds"),
+        started=str(found.get("environment", {}).get("started") or "") or _moment(began.get("time")),
+        problem=problem or _tunings(folder)[1] or failed,
     )
 
 
@@ -174,13 +177,13 @@ def _race(name: str, folder: Path, note: Started | None) -> Summary:
         try:
             race.take(line)
         except RunError as error:
-            problem = problem or " ".join(str(error).split())
+            problem = problem or one_line(error)
     leader = race.final or next(iter(race.leaderboard()), None)
     seen = race.seen(leader) if leader is not None else {}
     metric, score = f"held-out {race.metric}" if race.metric else "", seen[max(seen)].metric if seen else None
     given = _tunings(folder / RACE_WINNER)[0] if race.complete else {}
-    for found in map(_result, given.values()):  # what the race has given, and not an arm on its way
-        metric, score = found if found[1] is not None else (metric, score)
+    for run in given.values():  # what the race has given, and not an arm on its way
+        metric, score = _result(run) if achieved(run) is not None else (metric, score)
     state: State = "finished" if race.complete else "running" if _is_held(folder) else "interrupted"
     if state == "interrupted" and note is not None and not is_race(folder):
         state = "failed"  # before it had anything to show
@@ -191,7 +194,7 @@ def _race(name: str, folder: Path, note: Started | None) -> Summary:
         kind="race",
         state=state,
         task=race.task or (task if isinstance(task, str) else ""),
-        best=short_names([leader.model])[0] if leader is not None and seen else "",
+        best=short_name(leader.model) if leader is not None and (seen or race.complete) else "",
         score=score,
         metric=metric,
         models=len(race.arms),
@@ -227,16 +230,19 @@ def _tuning(name: str, folder: Path, note: Started | None) -> Summary:
     state: State = "finished" if over or (trials and not fresh) else "running" if fresh else "interrupted"
     if state == "interrupted" and note is not None and not places:
         state = "failed"
-    known = next(iter(tunings.values()), TuningRecord())
+    known = next(iter(tunings.values()), TuningRun(name=""))
     model = known.model or str(as_dict(trials[-1].get("run")).get("model") or "" if trials else "")
     methods = dict.fromkeys(record.method for record in tunings.values() if record.method)
-    metric, score = _result(known, [line for lines in ends for line in lines])
+    metric, score = _result(known)
+    if not metric:
+        with suppress(RunError):  # a line that is none is passed over
+            metric, score = _result(tuning_run("", TuningRecord(), [line for lines in ends for line in lines]))
     return Summary(
         name=name,
         kind="tuning",
         state=state,
         task=known.task,
-        best=" · ".join(part for part in (short_names([model])[0] if model else "", ", ".join(methods)) if part),
+        best=" · ".join(part for part in (short_name(model) if model else "", ", ".join(methods)) if part),
         score=score,
         metric=metric,
         models=max(len(places), len(trials)),
@@ -258,7 +264,7 @@ def _is_tuning(folder: Path, places: Iterable[Path], note: Started | None) -> bo
     return not (here and len(lines) == 1) and _wrote_lately(folder)
 
 
-def _tunings(folder: Path) -> tuple[dict[Path, TuningRecord], str]:
+def _tunings(folder: Path) -> tuple[dict[Path, TuningRun], str]:
     """The records of tunings that can be read, by their places, and what is wrong with the first that cannot."""
     found, first_problem = {}, ""
     for path in real_files(folder):
@@ -267,30 +273,21 @@ def _tunings(folder: Path) -> tuple[dict[Path, TuningRecord], str]:
         record, problem = json_record(path)
         try:
             if record:
-                tuning = TuningRecord.from_json(record, origin=TUNING)
-                tuning_run("", tuning, (), origin=TUNING)
-                found[path.parent] = tuning
+                found[path.parent] = tuning_run("", TuningRecord.from_json(record, origin=TUNING), (), origin=TUNING)
         except RunError as error:
-            problem = " ".join(str(error).split())
+            problem = one_line(error)
         if problem and path.parent != folder:
             problem = f"{path.parent.relative_to(folder)}: {problem}"
         first_problem = first_problem or problem
     return found, first_problem
 
 
-def _result(record: TuningRecord, lines: Sequence[dict[str, Any]] = ()) -> tuple[str, float | None]:
+def _result(run: TuningRun) -> tuple[str, float | None]:
     """Name and value of the first metric: on test where it is known, else of the last validation."""
-    found = plain_metrics(record.saved_metrics)
-    found = found or next((as_dict(line.get("metrics")) for line in lines if line.get("event") == "result"), {})
-    for split in ("test", "validation"):
-        for metric, measure in as_dict(found.get(split)).items():
-            value = as_number(as_dict(measure).get("value"))
-            if value is not None:
-                return f"{metric}, {split}", value
-    for line in reversed(lines):
-        for metric, value in as_dict(line.get("metrics")).items() if line.get("event") == "validation" else ():
-            if is_number(value):
-                return f"{metric}, validation", float(value)
+    if (found := achieved(run)) is not None:
+        return f"{found.metric}, {found.split}", found.value
+    for metric, value in run.validation[-1]["metrics"].items() if run.validation else ():
+        return f"{metric}, validation", float(value)
     return "", None
 
 

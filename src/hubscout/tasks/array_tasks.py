@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hubscout.errors import TaskError
+from hubscout.errors import TaskError, check_choice
 from hubscout.tasks.assembly import MODALITIES, assemble, check_fit, unlabelled_rows
 from hubscout.tasks.audio import AudioArrays
 from hubscout.tasks.images import Images, as_array, has_image_shape, image_pixels, is_array, is_image_name, is_pillow
@@ -39,8 +39,8 @@ def from_arrays(
         inputs: an array with one row per sample, or a list of strings, of pairs of strings, of lists of words, of
             Pillow images, of image paths, or of `{"array", "sampling_rate"}`. Arrays of uint8 in the shape of images
             are images, channels last or first; floats (0 to 1, or 0 to 255) are so with `modality="image"`.
-        labels: classes (text or numbers), a 0/1 matrix or lists of labels, real numbers, or a list of tags for each
-            list of words.
+        labels: classes (text or numbers, or a matrix with a single 1 in each row), a 0/1 matrix or lists of labels,
+            real numbers, or a list of tags for each list of words. A matrix of one column is a vector.
         validation: a pair of inputs and labels.
         test: a pair of inputs and labels.
         kind: classification, multilabel, regression or tagging; guessed from the labels if not given.
@@ -65,19 +65,24 @@ def from_arrays(
         ('classification', 'array', ('a', 'b'), 7)
 
     """
-    if modality not in (None, *MODALITIES):
-        raise TaskError(f"modality must be one of {', '.join(MODALITIES)}; it was {modality!r}.")
+    if modality is not None:
+        check_choice("modality", modality, MODALITIES, TaskError)
     pairs = {"train": (inputs, labels), "validation": validation, "test": test}
     parts = {split: _check_pair(split, pair) for split, pair in pairs.items() if pair is not None}
+    if kind is None or not kind_of(kind).has_label_sets:
+        parts = {split: (rows, _one_column(labels)) for split, (rows, labels) in parts.items()}
     said = list(notes)
     train_inputs, train_labels = parts["train"]
     chosen_modality = modality or guess_modality(train_inputs)
     if modality is None:
         said += _modality_notes(train_inputs, chosen_modality)
     if kind is None:
-        kind, why = _guess_kind(chosen_modality, train_labels)
+        one_hot = all(is_one_hot(labels) for _, labels in parts.values())
+        kind, why = _guess_kind(chosen_modality, train_labels, one_hot)
         said.append(f"kind guessed as {kind}: {why}")
     check_fit(kind, chosen_modality)
+    if kind_of(kind).classes_of_samples:
+        parts = {split: (rows, _places(labels)) for split, (rows, labels) in parts.items()}
     for split, rows in unlabelled_rows({split: pair[1] for split, pair in parts.items()}, kind, said).items():
         inputs, labels = parts.pop(split)
         if not rows.all():
@@ -165,9 +170,27 @@ def _as_sequence(values: Any) -> Sequence[Any]:
     return array
 
 
-def _guess_kind(modality: str, labels: Sequence[Any]) -> tuple[str, str]:
+def _one_column(labels: Sequence[Any]) -> Sequence[Any]:
+    """A matrix of one column as a vector: Keras gives classes so, and MedMNIST."""
+    return labels[:, 0] if isinstance(labels, np.ndarray) and labels.shape[1:] == (1,) else labels
+
+
+def is_one_hot(labels: Sequence[Any]) -> bool:
+    """Whether labels are a matrix of 0 and 1 with one 1 in each row."""
+    matrix = isinstance(labels, np.ndarray) and labels.ndim == 2 and labels.dtype.kind in "biuf"
+    return matrix and bool(np.isin(labels, (0, 1)).all() and (np.asarray(labels).sum(axis=1) == 1).all())
+
+
+def _places(labels: Sequence[Any]) -> Sequence[Any]:
+    """Classes out of one-hot rows; other labels as they are."""
+    return np.asarray(labels).argmax(axis=1) if is_one_hot(labels) else labels
+
+
+def _guess_kind(modality: str, labels: Sequence[Any], one_hot: bool) -> tuple[str, str]:
+    if one_hot:
+        return "classification", "each row of the labels has a single 1"
     if isinstance(labels, np.ndarray) and labels.ndim == 2 and labels.dtype.kind in "biuf":
-        if np.isin(labels, (0, 1)).all() and labels.shape[1] > 1:
+        if np.isin(labels, (0, 1)).all():
             return "multilabel", "the labels are a matrix of 0 and 1"
         return "regression", "the labels are a matrix of real numbers"
     if modality == "tokens":

@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from hubscout.errors import TaskError, shortened
+from hubscout.grouping import grouped
 from hubscout.tasks.kinds import Kind, TaskKind, kind_of
 from hubscout.tasks.labels import as_number
 from hubscout.tasks.sequences import fingerprints
@@ -18,6 +19,8 @@ from hubscout.tasks.task import Modality, Split, Task
 
 IMBALANCE = 10
 """A largest class of so many times the samples of the smallest is pointed out."""
+IMBALANCED = "imbalanced: "
+CHECK_NAMES_THEM = "(hubscout check names them)"
 FAR = 100
 """A number that is so many times the middle half's width from the median is pointed out."""
 MODALITIES: tuple[str, ...] = ("image", "text", "text-pair", "tokens", "audio", "array")
@@ -108,8 +111,14 @@ def assemble(
     validation_size: float = 0.1,
     test_size: float = 0.2,
     seed: int = 0,
+    group: str | None = None,
+    group_guessed: bool = False,
 ) -> Task:
-    """A task with all three splits. `splits` has `train` at least; the sizes are fractions of the rows it then has."""
+    """A task with all three splits. `splits` has `train` at least; the sizes are fractions of the rows it then has.
+
+    `group` is the column that the groups of `splits` come from. One that was guessed divides nothing: it is said if
+    rows of one group are in several splits.
+    """
     asked = kind_of(kind)
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise TaskError(f"seed must be a whole number, 0 or more; it was {seed!r}.")
@@ -122,7 +131,10 @@ def assemble(
         if len(part.inputs) != len(part.targets):
             raise TaskError(f"{name}: {split} has {len(part.inputs)} inputs but {len(part.targets)} targets.")
         asked.check_lengths(part.inputs, part.targets, split)
-    parts = _complete(parts, asked, said, validation_size=validation_size, test_size=test_size, seed=seed)
+    sizes = {"test": test_size, "validation": validation_size}
+    parts = _complete(parts, asked, said, sizes, seed=seed, groups_decide=not group_guessed)
+    if group is not None:
+        parts = _say_divided_groups(parts, group, said, guessed=group_guessed)
     if asked.is_real_valued:
         target_names, parts = _varying(name, target_names, parts, said)
     _check_targets(name, asked, target_names, parts, said)
@@ -144,11 +156,16 @@ def assemble(
 
 
 def _complete(
-    given: Mapping[str, Split], kind: TaskKind, notes: list[str], *, validation_size: float, test_size: float, seed: int
+    given: Mapping[str, Split],
+    kind: TaskKind,
+    notes: list[str],
+    sizes: Mapping[str, float],
+    *,
+    seed: int,
+    groups_decide: bool,
 ) -> dict[str, Split]:
     """Split off train what the data does not have: test first, then validation."""
-    fractions = {"test": check_fraction("test_size", test_size)}
-    fractions["validation"] = check_fraction("validation_size", validation_size)
+    fractions = {split: check_fraction(f"{split}_size", size) for split, size in sizes.items()}
     missing = [split for split in fractions if split not in given]
     if sum(fractions[split] for split in missing) >= 1:
         raise TaskError("test_size and validation_size together must leave rows for train: their sum must be below 1.")
@@ -159,15 +176,39 @@ def _complete(
         wanted = round(whole * fractions[split])
         if fractions[split] and not wanted and len(train) > 1:
             wanted = 1
-        stay, taken = split_off(kind.strata(train.targets), wanted, seed)
+        groups = train.groups if groups_decide else None
+        stay, taken = split_off(kind.strata(train.targets), wanted, seed, groups)
         parts["train"], parts[split] = train.take(stay), train.take(taken)
-        how = "shuffled" if kind.is_real_valued else "stratified"
+        how = ("shuffled" if kind.is_real_valued else "stratified") + (", whole groups" if groups is not None else "")
         notes.append(
             f"no {split} split in the data: {len(taken):,} of {whole:,} rows split off train ({how}, seed {seed})"
         )
         if fractions[split] and not len(taken):
-            notes.append(f"{split} is empty: every class has a single row, and train keeps it")
+            why = "every class has a single row, and train keeps it"
+            if groups is not None:
+                why = "the groups are too large or too few to take one that leaves train rows of every class"
+            notes.append(f"{split} is empty: {why}")
     return {split: parts[split] for split in SPLIT_NAMES}
+
+
+def _say_divided_groups(
+    parts: Mapping[str, Split], column: str, notes: list[str], *, guessed: bool
+) -> dict[str, Split]:
+    """Say which groups are in train and in another split, and take groups that nobody named out of the splits."""
+    train = np.unique(np.asarray(parts["train"].groups))
+    for split in ("test", "validation"):
+        groups = np.unique(np.asarray(parts[split].groups))
+        if not (crossing := len(np.intersect1d(train, groups))):
+            continue
+        told = f"column {column!r}: {crossing:,} of its {len(groups):,} values in {split} are in train too"
+        notes.append(
+            f"{told}. If samples with one value come from one source (a patient, a user), a score on {split} is too "
+            f"good: say group={column!r} to keep them together where rows are split off"
+            if guessed
+            else f"{told}, by the data's own splits: a score on {split} says little of new ones"
+        )
+        break
+    return {split: replace(part, groups=None) for split, part in parts.items()} if guessed else dict(parts)
 
 
 def _check_targets(
@@ -177,16 +218,18 @@ def _check_targets(
         raise TaskError(f"{name}: there are no labels at all.")
     targets = parts["train"].targets
     if kind.is_real_valued:
-        matrix = np.asarray(targets)
-        far = far_from_all_others(matrix)
-        for column in np.flatnonzero(far.any(axis=0)).tolist():
-            low, high = np.quantile(matrix[:, column], [0.25, 0.75])
-            count, values = int(far[:, column].sum()), matrix[far[:, column], column]
-            notes.append(
-                f"far from all others: {count:,} of {len(matrix):,} numbers of {target_names[column]!r} in train, such "
-                f"as {values[0]:.6g} (half of all are from {low:.6g} to {high:.6g}). Squared errors see little else: "
-                "are they right?"
-            )
+        train = np.asarray(targets)
+        for split, part in parts.items():
+            matrix = np.asarray(part.targets).reshape(-1, train.shape[1])
+            far = far_from_all_others(matrix, train)
+            for column in np.flatnonzero(far.any(axis=0)).tolist():
+                low, high = np.quantile(train[:, column], [0.25, 0.75])
+                count, values = int(far[:, column].sum()), matrix[far[:, column], column]
+                notes.append(
+                    f"far from all others: {count:,} of {len(matrix):,} numbers of {target_names[column]!r} in "
+                    f"{split}, such as {values[0]:.6g} (half of train is from {low:.6g} to {high:.6g}). Squared errors "
+                    "see little else: are they right?"
+                )
         return
     counts = kind.target_counts(targets, len(target_names))
     if kind.has_classes and np.count_nonzero(counts) < 2:
@@ -195,14 +238,26 @@ def _check_targets(
             f"{name}: train has the one class {only!r}, and a task needs two or more. "
             "Check the labels, or that the path is the folder above the class folders."
         )
+    alike = grouped((target.casefold(), target) for target in target_names)
+    if same := next((names for names in alike.values() if len(names) > 1), None):
+        notes.append(f"labels that differ in capital letters alone are different ones: {', '.join(map(repr, same))}")
     for few, what in enumerate(("not in train, though in another split", "a single example in train")):
         if named := [target for target, count in zip(target_names, counts, strict=True) if count == few]:
             notes.append(f"{what}: {shortened(map(repr, named), most=5)}")
     if not kind.rows_are_words and max(counts) >= IMBALANCE * max(min(counts[counts > 0], default=1), 1):
         frequent = target_names[int(np.argmax(counts))]
         notes.append(
-            f"imbalanced: {frequent!r} has {max(counts) / min(counts[counts > 0]):.0f} times the samples of the rarest"
+            f"{IMBALANCED}{frequent!r} has {max(counts) / min(counts[counts > 0]):.0f} times the samples of the rarest"
         )
+
+
+def without_what_check_finds(notes: Sequence[str]) -> tuple[str, ...]:
+    """The notes but for those on faults that `hubscout check` tells of itself, in full.
+
+    >>> without_what_check_finds(["imbalanced: 'a' has 12 times the samples of the rarest", "kind guessed"])
+    ('kind guessed',)
+    """
+    return tuple(note for note in notes if not note.startswith(IMBALANCED) and CHECK_NAMES_THEM not in note)
 
 
 def _varying(
@@ -229,13 +284,15 @@ def _varying(
     }
 
 
-def far_from_all_others(numbers: np.ndarray) -> np.ndarray:
+def far_from_all_others(numbers: np.ndarray, usual: np.ndarray | None = None) -> np.ndarray:
     """Which of (n, C) numbers are so far out that they decide a squared error alone; none of a column of few values.
+
+    `usual` are the numbers that they are far from, where these are others.
 
     >>> far_from_all_others(np.array([[1.0], [2.0], [3.0], [2.0], [1e6]])).ravel().tolist()
     [False, False, False, False, True]
     """
-    low, middle, high = np.quantile(numbers, [0.25, 0.5, 0.75], axis=0)
+    low, middle, high = np.quantile(numbers if usual is None else usual, [0.25, 0.5, 0.75], axis=0)
     return (np.abs(numbers - middle) > FAR * (high - low)) & (high > low)
 
 
@@ -257,4 +314,4 @@ def _say_duplicates(seen: Mapping[bytes, Counter[str]], notes: list[str]) -> Non
     if again:
         across = f", and {crossing:,} of test {'is' if crossing == 1 else 'are'} in train too" if crossing else ""
         told = "input occurs" if again == 1 else "inputs occur"
-        notes.append(f"{again:,} {told} again, exactly the same{across} (hubscout check names them)")
+        notes.append(f"{again:,} {told} again, exactly the same{across} {CHECK_NAMES_THEM}")

@@ -13,7 +13,7 @@ import numpy as np
 from hubscout.errors import TaskError
 from hubscout.optional import require
 from hubscout.tasks.images import Images
-from hubscout.tasks.sequences import LazyRows
+from hubscout.tasks.sequences import Mapped
 
 EXTENSIONS = frozenset({".wav", ".flac", ".ogg", ".mp3", ".aiff", ".aif"})
 
@@ -59,27 +59,24 @@ class Sounds(Images):
         return decode(*self._read(self.encoded[row], row))
 
 
-class AudioArrays(LazyRows):
+class AudioArrays(Mapped):
     """Sounds in memory: mappings of `array` and `sampling_rate`."""
 
     def __init__(self, sounds: Sequence[Any]) -> None:
         for row, sound in enumerate(sounds):
             if not isinstance(sound, Mapping) or not {"array", "sampling_rate"} <= set(sound):
                 raise TaskError(f"Sound {row} must be a mapping of 'array' and 'sampling_rate'; {sound!r:.60} came.")
-        self.sounds = sounds
-
-    def __len__(self) -> int:
-        return len(self.sounds)
-
-    def read(self, row: int) -> Any:
-        sound = self.sounds[row]
-        return {"array": np.asarray(sound["array"]), "sampling_rate": int(sound["sampling_rate"])}
+        super().__init__(sounds, _as_sound)
 
     def digest(self, row: int) -> bytes:
         """A digest of the samples and their rate."""
         sound = self[row]
         header = f"{sound['array'].dtype.str}{sound['array'].shape}{sound['sampling_rate']}".encode()
         return hashlib.sha256(header + np.ascontiguousarray(sound["array"]).tobytes()).digest()
+
+
+def _as_sound(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {"array": np.asarray(given["array"]), "sampling_rate": int(given["sampling_rate"])}
 
 
 def is_sound_path(value: Any) -> bool:

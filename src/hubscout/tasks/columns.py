@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,9 +33,14 @@ TOKEN_NAMES = ("tokens", "words")
 TARGET_NAMES = ("label", "labels", "class", "target", "targets", "category", "y")
 TAG_NAMES = ("ner_tags", "tags", "labels", "pos_tags", "chunk_tags", "label")
 SPLIT_COLUMNS = ("split", "partition", "subset", "fold")
+GROUP_NAMES = ("group", "patient", "subject", "person", "user", "customer", "session", "speaker", "author")
+"""Columns of such a name, or with `_id` or `id` after it, say which rows come from one source."""
 # Never taken for a target: they number or name the rows.
 _NAMING_COLUMNS = frozenset({"id", "idx", "index", "guid", "uid", "file", "filename", "file_name", "path", "name", ""})
 _LOOK_AT_ROWS = 200
+_WITHOUT_SPACES = re.compile(
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,8 @@ class Roles:
     inputs: tuple[str, ...]
     targets: tuple[str, ...]
     split: str | None
+    group: str | None = None
+    """Rows with the same value come from one source."""
 
 
 def find_roles(
@@ -55,20 +63,35 @@ def find_roles(
     split: str | bool | None,
     split_by_file: bool,
     notes: list[str],
+    group: str | None = None,
 ) -> Roles:
     """The roles of a table's columns: those `given` of the inputs, by role, and guesses for the rest."""
     targets = () if label is None else as_columns(label, table)
     split_column = _find_split(table, split, split_by_file)
-    modality, inputs = find_inputs(table, given, taken={*targets, split_column}, notes=notes)
+    if group is not None:
+        check_column(group, table)
+    modality, inputs = find_inputs(table, given, taken={*targets, split_column, group}, notes=notes)
     if not targets:
-        targets = guess_targets(table, modality, taken={*inputs, split_column})
+        targets = guess_targets(table, modality, taken={*inputs, split_column, group})
         notes.append(f"{_quoted(targets)} holds the {'tags' if modality == 'tokens' else 'labels'}")
     overlap = set(targets) & set(inputs)
     if overlap:
         raise TaskError(f"The column {sorted(overlap)[0]!r} cannot be input and label at once.")
     if split_column is not None and not isinstance(split, str):
         notes.append(f"column {split_column!r} says which row is in which split")
-    return Roles(modality, inputs, targets, split_column)
+    if group in {*inputs, *targets, split_column} - {None}:
+        raise TaskError(f"group={group!r}: this column holds inputs, labels or splits. Name another one.")
+    return Roles(modality, inputs, targets, split_column, group)
+
+
+def usual_group(columns: Iterable[str]) -> str | None:
+    """The column that by its name says which rows come from one source, such as `patient_id`; None if none does.
+
+    >>> usual_group(["text", "label", "Patient ID"]), usual_group(["text", "id"])
+    ('Patient ID', None)
+    """
+    plain = {re.sub(r"[^a-z]", "", name.lower()).removesuffix("id"): name for name in columns}
+    return next((plain[name] for name in GROUP_NAMES if name in plain), None)
 
 
 def find_inputs(
@@ -131,8 +154,7 @@ def _find_split(table: Table, split: str | bool | None, split_by_file: bool) -> 
 
 def _sample(table: Table, name: str) -> list[Any]:
     column = table.columns[name]
-    step = max(1, len(column) // _LOOK_AT_ROWS)
-    values = [column[row] for row in range(0, len(column), step)]
+    values = [column[row] for row in range(0, len(column), max(1, len(column) // _LOOK_AT_ROWS))]
     return [value for value in values if not is_missing(value)]
 
 
@@ -208,7 +230,10 @@ def _is_text(values: Sequence[Any]) -> bool:
 
 
 def _mean_words(values: Sequence[Any]) -> float:
-    return sum(len(value.split()) for value in values) / len(values) if _is_text(values) else 0.0
+    """Words of a text, by the spaces between them; a character of a script without spaces, as Chinese, is a word."""
+    if not _is_text(values):
+        return 0.0
+    return sum(len(value.split()) + len(_WITHOUT_SPACES.findall(value)) for value in values) / len(values)
 
 
 def guess_targets(table: Table, modality: str, taken: set[str | None]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hubscout.errors import TaskError
+from hubscout.errors import TaskError, check_choice
 from hubscout.tasks.assembly import assemble, opened_by
 from hubscout.tasks.image_folders import name_of
 from hubscout.tasks.labels import encode_tags
@@ -59,8 +59,7 @@ def from_conll(
 
     """
     arguments = dict(locals())
-    if scheme not in SCHEMES:
-        raise TaskError(f"scheme must be one of {', '.join(SCHEMES)}; it was {scheme!r}.")
+    check_choice("scheme", scheme, SCHEMES, TaskError)
     if isinstance(column, bool) or not isinstance(column, int):
         raise TaskError(f"column must be the number of a column, from 0, or negative from the end; it was {column!r}.")
     found = files_by_split(source, _token_files, f"token files ({', '.join(ENDINGS)})")
@@ -76,6 +75,11 @@ def from_conll(
         notes.append("tags were IOB1 and are IOB2 here: every entity starts with B- (scheme='keep' leaves them)")
     if scheme == "types":
         sentences = {split: [(words, to_types(tags)) for words, tags in part] for split, part in sentences.items()}
+    if sum(map(len, sentences.values())) == 1:
+        raise TaskError(
+            f"{name} is read as one word and its tags per line, with a blank line after each sentence, and so has only "
+            "one sentence. Texts with labels go into a CSV file with the columns text and label."
+        )
     target_names, targets = encode_tags({split: [tags for _, tags in part] for split, part in sentences.items()})
     return assemble(
         name=name,
@@ -116,6 +120,11 @@ def read_sentences(path: Path, *, column: int = -1, encoding: str = "utf-8") -> 
             continue
         if line.startswith("# "):
             continue
+        if line.startswith("__label__"):
+            raise TaskError(
+                f"{str(path)!r} has whole texts with labels, as fastText reads them, and a file of this ending is read "
+                "as one word and its tags per line. Write it as a CSV file with the columns text and label."
+            )
         tabs = tabs if width else "\t" in line
         cells = [cell.strip() for cell in line.split("\t")] if tabs else line.split()
         if not width:

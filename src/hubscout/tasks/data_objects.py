@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from hubscout.errors import TaskError
+from hubscout.errors import TaskError, shortened
 from hubscout.tasks.array_tasks import from_arrays
 from hubscout.tasks.images import as_array, is_array, is_pillow
 from hubscout.tasks.sequences import Mapped, Rows, take
-from hubscout.tasks.splitting import check_split
+from hubscout.tasks.splitting import canonical_split, check_split
 from hubscout.tasks.task import Task
 
 _INPUT_KEYS = ("image", "img", "pixel_values", "text", "sentence", "audio", "tokens", "input", "inputs", "x")
@@ -34,6 +34,11 @@ def constructor_of_object(source: Any, options: Mapping[str, Any]) -> str | None
     if _is_torch_dataset(source):
         return "from_torch_dataset"
     if isinstance(source, Mapping):
+        if len(source) > 1 and not any(map(canonical_split, source)):
+            raise TaskError(
+                f"The mapping has {shortened(map(repr, source), most=5)}, which are no splits: for columns give "
+                "pandas.DataFrame(mapping)."
+            )
         for name in source:
             check_split(name)
         if not source:
@@ -48,6 +53,10 @@ def constructor_of_object(source: Any, options: Mapping[str, Any]) -> str | None
         raise TaskError(f"A {type(source).__name__} of polars holds no data yet: give what its collect() gives.")
     if hasattr(source, "shape"):
         raise TaskError(f"An array of shape {tuple(source.shape)} has no labels: give (inputs, labels).")
+    if isinstance(source, list | tuple) and source and isinstance(source[0], Mapping):
+        raise TaskError("A list of mappings is a table: give pandas.DataFrame(rows).")
+    if isinstance(source, list) and source and isinstance(source[0], tuple) and len(source[0]) == 2:
+        raise TaskError("A list of pairs: give all inputs and all labels apart, as in tuple(map(list, zip(*pairs))).")
     raise TaskError(
         f"This cannot be read as data: {type(source).__name__} {source!r:.80}. Give a path, (inputs, labels), a "
         "data frame, a data set of `datasets`, or a Dataset or DataLoader of torch."

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from hubscout.errors import TaskError
+from hubscout.errors import TaskError, first_line
 from hubscout.optional import require
 from hubscout.tasks.assembly import opened_by
+from hubscout.tasks.labels import named_classes
 from hubscout.tasks.reading import Table
 from hubscout.tasks.sequences import Mapped
 from hubscout.tasks.splitting import canonical_split, known_split_names
@@ -29,6 +31,7 @@ def from_hf(
     label: str | Sequence[str] | None = None,
     kind: str | None = None,
     split: str | bool | None = None,
+    group: str | None = None,
     separator: str | None = None,
     name: str | None = None,
     validation_size: float = 0.1,
@@ -51,6 +54,8 @@ def from_hf(
         label: the column of labels.
         kind: classification, multilabel, regression or tagging.
         split: the column that says which row is in which split; False ignores such a column.
+        group: the column that says which rows come from one source, such as a patient: rows of one value are not
+            divided where rows are split off.
         separator: between the labels of a multi-label column.
         name: what to call the task; the id by default.
         validation_size: the fraction of the rows that is split off, where there is no validation split.
@@ -73,14 +78,13 @@ def from_hf(
     require("datasets", extra="hf", purpose="Reading Hugging Face data sets")
     loaded = _load(source, config, revision) if isinstance(source, (str, Path)) else source
     notes: list[str] = []
-    tables: dict[str | None, list[Table]] = {}
-    for part, dataset in _parts(loaded, notes).items():
-        tables.setdefault(part, []).append(dataset_table(dataset, part or "the data set"))
+    parts = _parts(loaded, notes)
+    tables = {part: [dataset_table(dataset, part or "the data set")] for part, dataset in parts.items()}
     if not tables:
         raise TaskError("The data set has no rows in any split.")
     origin, shown = None, "dataset"
     if isinstance(source, (str, Path)):
-        local = Path(source).expanduser()
+        local = Path(os.path.expanduser(source))
         place, shown = (str(local.absolute()), local.name) if local.is_dir() else (str(source), str(source))
         origin = opened_by("from_hf", arguments, source=place)
     options = {option: arguments[option] for option in TABLE_OPTIONS}
@@ -95,7 +99,7 @@ def is_saved_dataset(folder: Path) -> bool:
 
 def _load(source: str | Path, config: str | None, revision: str | None) -> Any:
     datasets = require("datasets", extra="hf", purpose="Reading Hugging Face data sets")
-    folder = Path(source).expanduser()
+    folder = Path(os.path.expanduser(source))
     try:
         if folder.is_dir() and is_saved_dataset(folder):
             return datasets.load_from_disk(str(folder))
@@ -104,10 +108,9 @@ def _load(source: str | Path, config: str | None, revision: str | None) -> Any:
         raise
     except Exception as error:
         # datasets raises its own errors, those of the hub client, of Arrow, and plain ones.
-        reason = str(error).strip().partition("\n")[0]
         raise TaskError(
-            f"The data set {str(source)!r} cannot be loaded ({type(error).__name__}: {reason}). Check the id and "
-            "config=, or that the hub can be reached; a folder must be one that save_to_disk wrote."
+            f"The data set {str(source)!r} cannot be loaded ({type(error).__name__}: {first_line(error)}). Check the "
+            "id and config=, or that the hub can be reached; a folder must be one that save_to_disk wrote."
         ) from error
 
 
@@ -160,18 +163,7 @@ def dataset_table(dataset: Any, origin: str) -> Table:
             modalities[name] = "image" if isinstance(feature, datasets.Image) else "audio"
             columns[name] = Mapped(dataset.select_columns([name]), itemgetter(name))
             continue
-        values = dataset.select_columns([name]).with_format("arrow")[:][name]
-        columns[name] = _named(values.to_pylist(), feature, datasets)
+        values = dataset.select_columns([name]).with_format("arrow")[:][name].to_pylist()
+        one = feature[0] if isinstance(feature, list) and len(feature) == 1 else getattr(feature, "feature", feature)
+        columns[name] = named_classes(values, one.names) if isinstance(one, datasets.ClassLabel) else values
     return Table(columns, len(dataset), None, origin, modalities)
-
-
-def _named(values: list[Any], feature: Any, datasets: Any) -> list[Any]:
-    """Ids of classes as their names; -1 stands for no label."""
-    if isinstance(feature, datasets.ClassLabel):
-        return [None if value is None or value < 0 else feature.int2str(value) for value in values]
-    inner = getattr(feature, "feature", None)
-    if isinstance(feature, list) and len(feature) == 1:
-        inner = feature[0]
-    if isinstance(inner, datasets.ClassLabel):
-        return [None if value is None else _named(value, inner, datasets) for value in values]
-    return values

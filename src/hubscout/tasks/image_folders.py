@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from hubscout.errors import TaskError, did_you_mean
+from hubscout.grouping import grouped
 from hubscout.tasks.assembly import assemble, opened_by
 from hubscout.tasks.images import EXTENSIONS, PLUG_INS, Images, is_image_name, readable_endings
 from hubscout.tasks.labels import encode_classes
@@ -68,6 +69,13 @@ def from_image_folder(
     notes += _left_out(others)
     if not any(images.values()):
         raise TaskError(_nothing_found(root) + "".join(f" Also, {note}." for note in _left_out(others)))
+    names = sorted({name for found in images.values() for _, name in found})
+    if "train" in map(canonical_split, names) and all(map(canonical_split, names)):
+        raise TaskError(
+            f"{str(root)!r} is laid out by splits ({', '.join(map(repr, names))}), and there are no class folders in "
+            "them: nothing says what the images show. Put the images of each class into a folder of its name inside "
+            "the split, or give a table with a column of paths and a column of labels."
+        )
     if unfollowed:
         notes.append(f"not followed, for they lead to folders that are read anyway: links such as {unfollowed[0]}")
     target_names, targets = encode_classes({split: [name for _, name in found] for split, found in images.items()})
@@ -95,7 +103,7 @@ def check_folder(folder: str | Path) -> Path:
 
 def existing_path(path: str | Path) -> Path:
     """A path that exists, made absolute."""
-    full = Path(path).expanduser().absolute()
+    full = Path(os.path.expanduser(path)).absolute()
     if not full.exists():
         raise TaskError(missing_path(full))
     return full
@@ -103,7 +111,7 @@ def existing_path(path: str | Path) -> Path:
 
 def name_of(path: str | Path) -> str:
     """What data in a file or folder is called: its name without endings."""
-    return Path(path).expanduser().absolute().name.partition(".")[0]
+    return Path(os.path.expanduser(path)).absolute().name.partition(".")[0]
 
 
 def missing_path(path: Path) -> str:
@@ -198,18 +206,17 @@ def _see_through(folder: Path, notes: list[str]) -> Path:
 def _split_folders(root: Path, notes: list[str]) -> dict[str, list[Path]] | None:
     """The folders of each split, if `root` is laid out by splits: it has one for train, with folders in it."""
     folders = _visible_folders(root)
-    found: dict[str, list[Path]] = {}
-    for folder in folders:
-        split = canonical_split(folder.name) or split_in_name(folder.name)
-        if split is not None and _visible_folders(folder):
-            found.setdefault(split, []).append(folder)
+    spoken = ((canonical_split(folder.name) or split_in_name(folder.name), folder) for folder in folders)
+    found = grouped((split, folder) for split, folder in spoken if split is not None and _visible_folders(folder))
     if "train" not in found:
         return None
     used = {folder for homes in found.values() for folder in homes}
     found = {split: [_see_through(home, notes) for home in homes] for split, homes in found.items()}
     rest = [folder.name for folder in folders if folder not in used]
-    if rest:
-        notes.append(f"laid out by splits; left out because no split has this name: {', '.join(map(repr, rest))}")
+    flat = [name for name in rest if canonical_split(name) or split_in_name(name)]
+    notes += [f"{name!r} is left out: it has no class folders, so that its images have no labels" for name in flat]
+    if others := [name for name in rest if name not in flat]:
+        notes.append(f"laid out by splits; left out because no split has this name: {', '.join(map(repr, others))}")
     return found
 
 

@@ -113,8 +113,7 @@ def to_rgb(image: Image) -> Image:
         image = image_module.fromarray(_to_eight_bits(np.asarray(image)))
     if image.mode in {"RGBA", "LA", "PA", "RGBa", "La"} or "transparency" in image.info:
         image = image.convert("RGBA")
-        white = image_module.new("RGBA", image.size, "white")
-        return image_module.alpha_composite(white, image).convert("RGB")
+        return image_module.alpha_composite(image_module.new("RGBA", image.size, "white"), image).convert("RGB")
     return image.convert("RGB")
 
 
@@ -162,7 +161,7 @@ class Images(LazyRows):
         return content_digest(self[row] if is_pillow(value) else value)
 
     def _where(self, row: int) -> str:
-        return f"{self.origin or 'in memory'}, row {row}"
+        return f"{self.origin}, row {row}" if self.origin else f"row {row}"
 
     def _read(self, value: Any, row: int) -> tuple[bytes, str]:
         where = self._where(row)

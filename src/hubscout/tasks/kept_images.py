@@ -32,6 +32,11 @@ class KeptImages(LazyRows):
     def __len__(self) -> int:
         return len(self.images)
 
+    def let_go(self) -> None:
+        """Forget the pixels and keep none from now on: somebody has what was made of them."""
+        self.has_room = lambda size: False
+        self.pixels.clear()
+
     def read(self, row: int) -> Any:
         known = self.pixels.get(row)
         if known is not None:
@@ -64,6 +69,13 @@ def keep_decoded(task: Task, has_room: Callable[[int], bool]) -> Task:
         if _is_decoded(split.inputs)
     }
     return replace(task, splits={**task.splits, **kept}) if kept else task
+
+
+def let_go_of_pixels(inputs: Sequence[Any]) -> None:
+    """Forget the pixels that inputs keep, where they keep any."""
+    base = inputs.base if isinstance(inputs, Rows) else inputs
+    if isinstance(base, KeptImages):
+        base.let_go()
 
 
 def _is_decoded(inputs: Sequence[Any]) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hubscout.errors import TaskError
+from hubscout.errors import TaskError, check_choice
 from hubscout.tasks.labels import (
     check_lists,
     encode_classes,
@@ -279,8 +279,7 @@ KINDS: dict[str, TaskKind] = {kind.name: kind for kind in (Classification(), Mul
 
 def kind_of(name: str) -> TaskKind:
     """The kind of this name."""
-    if name not in KINDS:
-        raise TaskError(f"kind must be one of {', '.join(KINDS)}; it was {name!r}.")
+    check_choice("kind", name, KINDS, TaskError)
     return KINDS[name]
 
 

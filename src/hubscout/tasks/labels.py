@@ -7,8 +7,11 @@ data gives the same ids whichever way it was read; names that are whole numbers 
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -39,7 +42,8 @@ def as_number(value: Any) -> float | None:
     """A float, or None for what is not a number. A blank or NaN is NaN."""
     if is_missing(value):
         return math.nan
-    if not isinstance(value, (str, bool, np.bool_, int, float, np.number)) or (isinstance(value, str) and "_" in value):
+    known = isinstance(value, (str, bool, np.bool_, int, float, np.number, Decimal))
+    if not known or (isinstance(value, str) and "_" in value):
         return None
     try:
         return float(value)
@@ -83,25 +87,51 @@ def _family(value: Any) -> str:
         return "text"
     if isinstance(value, (bool, np.bool_)):
         return "true/false"
-    if isinstance(value, (int, float, np.number)):
+    if isinstance(value, (int, float, np.number, Decimal)):
         return "number"
-    return type(value).__name__
+    return "date" if isinstance(value, date) else type(value).__name__
 
 
 def class_name(value: Any, where: str = "") -> str:
-    """The name of a class as it is shown: text without blanks around it, whole numbers without a decimal point."""
+    """The name of a class as it is shown.
+
+    Text without blanks around it, whole numbers without a decimal point, dates as a text file would have them.
+
+    >>> class_name(Decimal("2.00")), class_name(date(2024, 5, 1))
+    ('2', '2024-05-01')
+    """
     if isinstance(value, str):
         return value.strip()
+    if isinstance(value, date):
+        return value.isoformat().removesuffix("T00:00:00")
     if isinstance(value, (bool, np.bool_)):
         return str(bool(value))
     if isinstance(value, (int, np.integer)):
         return str(int(value))
-    if isinstance(value, (float, np.floating)):
+    if isinstance(value, (float, np.floating, Decimal)):
         if not math.isfinite(value):
             raise TaskError(f"A class label must not be {value!r}{where}.")
         return str(int(value)) if float(value).is_integer() else repr(float(value))
     hint = " For lists of labels say kind='multilabel'." if isinstance(value, (list, tuple, set, np.ndarray)) else ""
     raise TaskError(f"A class label must be text or a number; {type(value).__name__} {value!r:.60} came{where}.{hint}")
+
+
+def named_classes(values: Sequence[Any], classes: Sequence[str]) -> Sequence[Any]:
+    """Ids of classes, also in lists, as their names; below 0 there is no label. If an id has no name, all stay.
+
+    >>> named_classes([1, -1, [0, 1]], ["cat", "dog"]), named_classes([2], ["cat", "dog"])
+    (['dog', None, ['cat', 'dog']], [2])
+    """
+
+    def name(value: Any) -> Any:
+        if isinstance(value, list):
+            return [name(one) for one in value]
+        return None if value is None or value < 0 else classes[operator.index(value)]
+
+    try:
+        return [name(value) for value in values]
+    except (TypeError, IndexError):
+        return values
 
 
 def sort_names(names: Iterable[str]) -> tuple[str, ...]:

@@ -25,17 +25,28 @@ from urllib.parse import parse_qsl
 from filelock import FileLock
 
 from hubscout.credentials import lacks_credentials
-from hubscout.errors import TaskError
+from hubscout.errors import TaskError, did_you_mean
 from hubscout.tasks.data_objects import constructor_of_object
 from hubscout.tasks.image_folders import missing_path, walk
 from hubscout.tasks.images import is_image_name
 from hubscout.tasks.task import Task
 
-CONSTRUCTORS = {"from_image_folder": "image_folders", "from_table": "tables", "from_hf": "hf", "from_conll": "conll"}
+CONSTRUCTORS = {
+    "from_image_folder": "image_folders",
+    "from_table": "tables",
+    "from_hf": "hf",
+    "from_conll": "conll",
+    "from_npz": "npz",
+}
 """Those that read files, which a task can be opened with again, and their modules."""
-_HOMES = {**CONSTRUCTORS, "from_pair": "data_objects", "from_torch_dataset": "data_objects"}
+_HOMES = {
+    **CONSTRUCTORS,
+    "from_arrays": "array_tasks",
+    "from_pair": "data_objects",
+    "from_torch_dataset": "data_objects",
+}
 _ONLY_KIND = {"from_image_folder": "classification", "from_conll": "tagging"}
-_COLUMN_OPTIONS = ("label", "image", "text", "split", "audio", "tokens", "image_root")
+_COLUMN_OPTIONS = ("label", "image", "text", "split", "audio", "tokens", "group", "image_root")
 """What only a table has."""
 # A folder with very many files is known for an image folder long before its end.
 _FILES_LOOKED_AT = 2000
@@ -51,6 +62,7 @@ def open_task(source: Any, **options: Any) -> Task:
     | `reviews.csv`, `.tsv`, `.jsonl`, `.parquet`, also `.csv.gz` | `from_table` |
     | `sst2/` with `train.csv`, `test.csv` and so on | `from_table` |
     | `ner.conll`, `ner.txt`, or a folder with `train.txt`, `valid.txt`, `test.txt` | `from_conll` |
+    | `digits.npz` of NumPy, with arrays `x` and `y`, or `x_train`, `y_train`, `x_test`, `y_test` | `from_npz` |
     | a folder that `datasets` wrote with `save_to_disk`; `hf:ID` | `from_hf` |
     | any of these behind a URL: `s3://bucket/flowers`, `gs://`, `https://` | the same, from a copy that is made once |
     | a data frame of pandas or polars | `from_table` |
@@ -85,29 +97,30 @@ def open_task(source: Any, **options: Any) -> Task:
     if isinstance(source, Mapping) and "constructor" in source:
         return reopen(source)
     if (constructor := constructor_of_object(source, given)) is not None:
-        return _call(constructor, source, given)
+        return construct(constructor, given, source)
     text = str(source)
-    if "?" in text and not Path(text).expanduser().exists():
+    if "?" in text and not Path(os.path.expanduser(text)).exists():
         text, _, query = text.partition("?")
         given = {**dict(_parse_option(*pair) for pair in parse_qsl(query, keep_blank_values=True)), **given}
     if is_url(text):
         return open_url(text, given)
     if text.startswith("hf:"):
-        return _call("from_hf", text[3:], given)
-    path = Path(text).expanduser().absolute()
+        return construct("from_hf", given, text[3:])
+    path = Path(os.path.expanduser(text)).absolute()
     if not path.exists():
         raise TaskError(f"{missing_path(path)} For a data set of the Hugging Face hub write hf:{text}.")
     constructor = which_constructor(path, given)
     only = _ONLY_KIND.get(constructor)
     if only is not None and given.pop("kind", only) != only:
         raise TaskError(f"{text!r} is read by {constructor}, which gives {only}; kind= asked for another.")
-    return _call(constructor, path, given)
+    return construct(constructor, given, path)
 
 
 def which_constructor(path: Path, options: Mapping[str, Any] | None = None) -> str:
     """The constructor that a file or folder is for."""
     from hubscout.tasks.conll import is_conll_name
     from hubscout.tasks.hf import is_saved_dataset
+    from hubscout.tasks.npz import is_npz_name
     from hubscout.tasks.reading import table_format
     from hubscout.tasks.tables import tables_in
 
@@ -116,15 +129,19 @@ def which_constructor(path: Path, options: Mapping[str, Any] | None = None) -> s
             return "from_table"
         if is_conll_name(path):
             return "from_conll"
+        if is_npz_name(path):
+            return "from_npz"
         raise TaskError(
             f"{str(path)!r} cannot be read as data: expected CSV, TSV, JSONL, JSON or Parquet, a token file "
-            "(.txt, .conll), or a folder."
+            f"(.txt, .conll), NumPy's .npz, or a folder.{_what_instead(path)}"
         )
     if is_saved_dataset(path):
         return "from_hf"
     entries = sorted(path.iterdir())
     if not entries:
-        raise TaskError(f"The folder {str(path)!r} is empty.")
+        raise TaskError(
+            f"The folder {str(path)!r} is empty: expected images with a folder per class, tables, or CoNLL files."
+        )
     # A table beside image folders describes them; the folders themselves say the classes unless columns are named.
     has_tables, names_columns = bool(tables_in(path)), any(option in (options or {}) for option in _COLUMN_OPTIONS)
     if (has_tables and names_columns) or not _has_class_folders(path):
@@ -133,6 +150,27 @@ def which_constructor(path: Path, options: Mapping[str, Any] | None = None) -> s
         if any(entry.is_file() and is_conll_name(entry) for entry in entries):
             return "from_conll"
     return "from_image_folder"
+
+
+_INSTEAD = {
+    ".npy": "An .npy file holds one array: save inputs and labels together, np.savez(path, x=inputs, y=labels).",
+    ".xlsx": "Save the sheet as CSV.",
+    ".xls": "Save the sheet as CSV.",
+    ".zip": "Unpack it first.",
+    ".tar": "Unpack it first.",
+    ".gz": "Unpack it first.",
+    ".tgz": "Unpack it first.",
+    ".pkl": "A pickle can run code and is not opened: load it yourself, and give what it holds in Python.",
+    ".pt": "A pickle can run code and is not opened: load it yourself, and give what it holds in Python.",
+    ".arrow": "Give the folder that save_to_disk wrote.",
+    ".jpg": "Give the folder above the class folders.",
+    ".png": "Give the folder above the class folders.",
+}
+
+
+def _what_instead(path: Path) -> str:
+    told = _INSTEAD.get(path.suffix.lower())
+    return f" {told}" if told else ""
 
 
 def _has_class_folders(path: Path) -> bool:
@@ -147,7 +185,7 @@ def reopen(source: Mapping[str, Any]) -> Task:
     if source["constructor"] == "from_url":
         task = open_url(arguments.pop("url"), arguments)
     else:
-        task = _call(source["constructor"], None, arguments)
+        task = construct(source["constructor"], arguments)
     for step in source.get("subsets", ()):
         task = task.subset(step["n"], seed=step["seed"])
     expected = source.get("fingerprint")
@@ -225,15 +263,15 @@ def _copy(system: Any, path: str, home: Path, name: str, url: str) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _call(name: str, source: Any, options: Mapping[str, Any]) -> Task:
+def construct(name: str, options: Mapping[str, Any], *sources: Any) -> Task:
     """Call a constructor; with an unknown option, say which there are."""
     function = getattr(importlib.import_module(f"hubscout.tasks.{_HOMES[name]}"), name)
-    first, *known = inspect.signature(function).parameters
+    known = list(inspect.signature(function).parameters)[len(sources) :]
     if name in ("from_pair", "from_torch_dataset"):
         from hubscout.tasks.array_tasks import from_arrays
 
         known = ["labels", *list(inspect.signature(from_arrays).parameters)[2:]]
-    unknown = [option for option in options if option not in known and not (source is None and option == first)]
+    unknown = [option for option in options if option not in known]
     if unknown and name == "from_image_folder" and unknown[0] in _COLUMN_OPTIONS:
         value = options[unknown[0]]
         named = repr(value) if isinstance(value, str) else repr(",".join(map(str, value)))
@@ -243,8 +281,9 @@ def _call(name: str, source: Any, options: Mapping[str, Any]) -> Task:
             "column of paths and a column of labels."
         )
     if unknown:
-        raise TaskError(f"{name} has no option {unknown[0]!r}. Its options: {', '.join(known)}.")
-    return function(**options) if source is None else function(source, **options)
+        hint = did_you_mean(unknown[0], known)
+        raise TaskError(f"{name} has no option {unknown[0]!r}.{hint} Its options: {', '.join(known)}.")
+    return function(*sources, **options)
 
 
 def _parse_option(name: str, text: str) -> tuple[str, Any]:

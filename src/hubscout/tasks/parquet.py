@@ -16,6 +16,7 @@ import numpy as np
 
 from hubscout.errors import TaskError
 from hubscout.optional import require
+from hubscout.tasks.labels import named_classes
 from hubscout.tasks.reading import check_shape, too_large, unpacked_limit_bytes
 from hubscout.tasks.sequences import LazyRows, Mapped
 
@@ -53,7 +54,7 @@ def read_parquet(path: Path) -> tuple[dict[str, Sequence[Any]], int]:
             else:
                 columns[name] = _to_list(pyarrow, read[name], schema.field(name).type)
         for name, classes in _class_names(schema).items():
-            columns[name] = _named(columns[name], classes)
+            columns[name] = named_classes(columns[name], classes)
     except (pyarrow.ArrowException, OSError, ValueError, KeyError) as error:
         if isinstance(error, TaskError):
             raise
@@ -177,20 +178,6 @@ def _class_names(schema: Any) -> dict[str, list[str]]:
     return found
 
 
-def _named(values: Sequence[Any], classes: Sequence[str]) -> Sequence[Any]:
-    """Ids of classes, also in lists, as their names; below 0 there is no label. If an id has no name, all stay."""
-
-    def name(value: Any) -> Any:
-        if isinstance(value, list):
-            return [name(one) for one in value]
-        return None if value is None or value < 0 else classes[operator.index(value)]
-
-    try:
-        return [name(value) for value in values]
-    except (TypeError, IndexError):
-        return values
-
-
 class RowGroups(LazyRows):
     """A column too large for memory: row groups are read as they are needed, and the last few are kept."""
 
@@ -221,5 +208,4 @@ class RowGroups(LazyRows):
         # The file handle is shared: one reader at a time.
         with self._lock:
             column = self._group(group).column(self._name)
-        start = int(self._ends[group - 1]) if group else 0
-        return column[row - start].as_py()
+        return column[row - (int(self._ends[group - 1]) if group else 0)].as_py()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from hubscout.tasks.images import Images, is_image_name
 from hubscout.tasks.kinds import Targets, TaskKind
 from hubscout.tasks.labels import is_missing
 from hubscout.tasks.reading import Table, read_table, read_text, table_format
-from hubscout.tasks.sequences import Rows, join, take
+from hubscout.tasks.sequences import Rows, join, take, unreadable_rows
 from hubscout.tasks.splitting import canonical_split
 from hubscout.tasks.table_rows import gather, inputs_of
 
@@ -40,21 +41,16 @@ class Inputs:
 
     def unreadable(self) -> dict[int, str]:
         """The rows that cannot be decoded, with the reason of each."""
-        bad = {}
-        for row in range(len(self)):
-            try:
-                self.values[row]
-            except TaskError as error:
-                bad[row] = str(error)
-        return bad
+        return unreadable_rows(self.values)
 
 
 def check_paths(paths: Iterable[Path]) -> None:
     """Refuse what is not there; a text in the place of a file is told how it is given."""
     for path in paths:
-        if not path.expanduser().exists():
+        path = Path(os.path.expanduser(path))
+        if not path.exists():
             text = f" A text itself is given by --text {str(path)!r}." if " " in path.name else ""
-            raise TaskError(missing_path(path.expanduser().absolute()) + text)
+            raise TaskError(missing_path(path.absolute()) + text)
 
 
 @dataclass(frozen=True)
@@ -77,7 +73,7 @@ class Reader:
         """Files and folders, one after another."""
         check_paths(paths)
         notes: list[str] = []
-        parts = [self._read(Path(path).expanduser(), notes) for path in paths]
+        parts = [self._read(Path(os.path.expanduser(path)), notes) for path in paths]
         parts = [part for part in parts if len(part)]
         return Inputs(
             [name for part in parts for name in part.names],
@@ -98,8 +94,7 @@ class Reader:
             sentences = read_sentences(path)
             words = [words for words, _ in sentences]
             return Inputs([" ".join(one) for one in words], words, [tags for _, tags in sentences])
-        lines = [line for line in read_text(path, "utf-8").splitlines() if line.strip()]
-        return self.texts(lines)
+        return self.texts([line for line in read_text(path, "utf-8").splitlines() if line.strip()])
 
     def texts(self, lines: Sequence[str]) -> Inputs:
         """Texts; one with a tab in it is a pair of texts, for tagging a text is split into words at its blanks."""

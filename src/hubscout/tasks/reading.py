@@ -14,7 +14,7 @@ import json
 import os
 import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -31,6 +31,9 @@ _SMALLEST_LIMIT_BYTES = 256 << 20
 # Text and labels pack to a tenth or a twentieth; a file that packs to a hundredth holds next to nothing.
 _LARGEST_RATIO = 100
 _VARIABLE = "HUBSCOUT_MAX_UNPACKED_BYTES"
+_DEEPEST = 8
+_STORED = {"bytes", "path", "array"}
+"""What an object that is one image or one sound has, as `datasets` stores them."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +87,14 @@ def read_text(path: Path, encoding: str) -> str:
         data = path.read_bytes()
         if data[:2] == b"\x1f\x8b":
             data = unpack(path, data)
-        text = data.decode(encoding)
+        # Excel's "Unicode text" is UTF-16, and says so by its first bytes.
+        utf_16 = encoding == "utf-8" and data[:2] in (b"\xff\xfe", b"\xfe\xff")
+        text = data.decode("utf-16" if utf_16 else encoding)
     except UnicodeDecodeError as error:
         raise TaskError(
             f"{str(path)!r} is not {encoding} text (byte {error.object[error.start]:#04x} at {error.start:,}). "
-            "Say encoding=, for example encoding='latin-1' or 'cp1252', or save the file as UTF-8."
+            f"Say which it is: '{path.name}?encoding=cp1252' (Western Europe, such as Excel writes), latin-1, gb18030, "
+            "shift_jis; or save the file as UTF-8."
         ) from error
     except LookupError as error:
         raise TaskError(
@@ -145,8 +151,10 @@ def _split_lines(text: str, mark: str, quoting: Literal[0, 3]) -> list[tuple[int
 
 
 def _read_json(path: Path, text: str, form: str) -> tuple[dict[str, Sequence[Any]], int]:
-    """One object a line, or one list of objects."""
+    """One object a line, or one list of objects; in a `.json` file also one object of columns, as pandas writes it."""
     whole = form == "json" and text.lstrip().startswith("[")
+    if form == "json" and not whole and (rows_of := _rows_of_object(text)) is not None:
+        text, whole = json.dumps(rows_of), True
     rows: list[Any] = []
     for number, line in enumerate([text] if whole else text.split("\n"), start=1):
         try:
@@ -158,10 +166,53 @@ def _read_json(path: Path, text: str, form: str) -> tuple[dict[str, Sequence[Any
     for number, row in enumerate(rows):
         if not isinstance(row, dict):
             raise TaskError(f"{str(path)!r}, row {number}: expected an object with named values, found {row!r:.60}.")
+        rows[number] = row = _flat(row)
         names.update(dict.fromkeys(row))
     # Rows of ever new names would be a table of their number squared.
     check_shape(path, len(names), len(rows))
     return {name: [row.get(name) for row in rows] for name in names}, len(rows)
+
+
+def _rows_of_object(text: str) -> list[Any] | None:
+    """The rows of a file that is one object: of columns, or of one list of rows; None for any other.
+
+    >>> _rows_of_object('{"text": ["a", "b"], "label": [0, 1]}')
+    [{'text': 'a', 'label': 0}, {'text': 'b', 'label': 1}]
+    >>> _rows_of_object('{"data": [{"text": "a"}]}'), _rows_of_object('{"text": "a"}')
+    ([{'text': 'a'}], None)
+    """
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None  # one object a line, or the error that comes with the line
+    if not isinstance(found, dict) or not found:
+        return None
+    columns = {name: list(one.values()) if isinstance(one, dict) else one for name, one in found.items()}
+    lists = [one for one in columns.values() if isinstance(one, list)]
+    tables = [one for one in lists if one and all(isinstance(row, dict) for row in one)]
+    if len(tables) == 1:
+        return tables[0]
+    if len(lists) == len(columns) > 1 and len({len(one) for one in lists}) == 1:
+        return [dict(zip(columns, cells, strict=True)) for cells in zip(*lists, strict=True)]
+    return None
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """An object with objects in it as one: names are joined by points. A sound or an image stays one value.
+
+    >>> _flat({"id": 3, "data": {"text": "a cat", "of": {"user": 7}}, "image": {"path": "a.png"}})
+    {'id': 3, 'data.text': 'a cat', 'data.of.user': 7, 'image': {'path': 'a.png'}}
+    """
+    found = dict(row)
+    for _ in range(_DEEPEST):
+        nested = {name for name, value in found.items() if isinstance(value, dict) and not _STORED & value.keys()}
+        if not nested:
+            break
+        flat: dict[str, Any] = {}
+        for name, value in found.items():
+            flat |= {f"{name}.{inner}": one for inner, one in value.items()} if name in nested else {name: value}
+        found = flat
+    return found
 
 
 def frame_table(frame: Any, origin: str) -> Table:
@@ -180,12 +231,13 @@ def frame_table(frame: Any, origin: str) -> Table:
     return Table(columns, len(frame), None, origin)
 
 
-def stack(tables: Sequence[Table], names: Sequence[str]) -> dict[str, Sequence[Any]]:
-    """The named columns of several tables, below one another."""
+def stack(tables: Sequence[Table], names: Sequence[str], origin: str) -> dict[str, Sequence[Any]]:
+    """The named columns of several tables, below one another; `origin` is the table whose columns these are."""
     for table in tables:
         for name in names:
             if name not in table.columns:
-                raise TaskError(f"{table.origin} has no column {name!r}, which {tables[0].origin} has.")
+                having = next((other.origin for other in tables if name in other.columns), origin)
+                raise TaskError(f"{table.origin} has no column {name!r}, which {having} has.")
     return {name: join([table.columns[name] for table in tables]) for name in names}
 
 

@@ -10,19 +10,23 @@ from __future__ import annotations
 import bisect
 import hashlib
 import json
+import os
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from hubscout.errors import HubscoutError
+
 # Raise it when the same content would give another fingerprint than before.
 _VERSION = 1
-_THREADS = 4
-_ROWS_PER_JOB = 64
+_MOST_THREADS = 8
+_NUMBERS_PER_JOB = 64
+T = TypeVar("T")
 
 
 class LazyRows(Sequence[Any]):
@@ -184,14 +188,40 @@ def row_digests(inputs: Sequence[Any]) -> Iterable[bytes]:
     if digest is None or not hasattr(getattr(inputs, "base", inputs), "digest"):
         return (content_digest(value) for value in inputs)
 
-    def some(start: int) -> list[bytes]:
-        return [digest(row) for row in range(start, min(start + _ROWS_PER_JOB, len(inputs)))]
+    return in_threads(digest, len(inputs))
 
-    starts = range(0, len(inputs), _ROWS_PER_JOB)
-    if len(starts) < 2:
-        return (one for start in starts for one in some(start))
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return [one for many in pool.map(some, starts) for one in many]
+
+def in_threads(function: Callable[[int], T], count: int) -> list[T]:
+    """What a function gives for every number from 0 to `count`, in a few threads: reading a file waits for the disk.
+
+    >>> in_threads(str, 3)
+    ['0', '1', '2']
+    """
+
+    def some(start: int) -> list[T]:
+        return [function(number) for number in range(start, min(start + _NUMBERS_PER_JOB, count))]
+
+    if count <= _NUMBERS_PER_JOB:
+        return some(0)
+    with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
+        return [one for many in pool.map(some, range(0, count, _NUMBERS_PER_JOB)) for one in many]
+
+
+def unreadable_rows(inputs: Sequence[Any]) -> dict[int, str]:
+    """The rows that cannot be read, and why."""
+
+    def reason(row: int) -> str:
+        try:
+            inputs[row]
+        except MemoryError:
+            raise
+        except HubscoutError as error:
+            return str(error)
+        except Exception as error:  # whatever a sequence of the user's own raises
+            return f"sample {row} ({type(error).__name__}: {error})."
+        return ""
+
+    return {row: why for row, why in enumerate(in_threads(reason, len(inputs))) if why}
 
 
 def task_fingerprint(kind: str, modality: str, target_names: Sequence[str], splits: Mapping[str, Any]) -> str:
@@ -229,5 +259,4 @@ def fingerprints(
 
 def derived_fingerprint(parent: str, **changes: Any) -> str:
     """The fingerprint of a task that follows from another by a deterministic change, such as a subset."""
-    text = json.dumps({"parent": parent, **changes}, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps({"parent": parent, **changes}, sort_keys=True).encode()).hexdigest()[:32]

@@ -55,53 +55,91 @@ def known_split_names() -> str:
     return "; ".join(f"{name} ({', '.join(aliases[1:])})" for name, aliases in _ALIASES.items())
 
 
-def _proportional_order(groups: np.ndarray, generator: np.random.Generator, *, hold_back: bool) -> np.ndarray:
+def _proportional_order(strata: np.ndarray, generator: np.random.Generator, *, hold_back: bool) -> np.ndarray:
     """Rows in Sainte-Laguë order; with `hold_back`, one row of each stratum is not in it."""
     rows, places, ties = [], [], []
-    values, inverse = np.unique(groups, return_inverse=True)
+    values, inverse = np.unique(strata, return_inverse=True)
     sizes = np.bincount(inverse, minlength=len(values))
-    by_group = np.split(np.argsort(inverse, kind="stable"), np.cumsum(sizes)[:-1])
+    by_stratum = np.split(np.argsort(inverse, kind="stable"), np.cumsum(sizes)[:-1])
     tie_breaks = generator.permutation(len(values))
-    for members, tie_break in zip(by_group, tie_breaks, strict=True):
+    for members, tie_break in zip(by_stratum, tie_breaks, strict=True):
         count = len(members) - hold_back
         rows.append(generator.permutation(members)[:count])
         places.append((np.arange(count) + 0.5) / len(members))
         ties.append(np.full(count, tie_break))
     if not rows:
         return np.empty(0, dtype=np.int64)
-    order = np.lexsort((np.concatenate(ties), np.concatenate(places)))
-    return np.concatenate(rows)[order]
+    return np.concatenate(rows)[np.lexsort((np.concatenate(ties), np.concatenate(places)))]
 
 
-def stratified_sample(groups: np.ndarray, n: int, seed: int) -> np.ndarray:
+def stratified_sample(strata: np.ndarray, n: int, seed: int) -> np.ndarray:
     """Choose `n` rows, in ascending order; every stratum is kept if `n` allows, and the samples of one seed are nested.
 
-    >>> groups = np.array([0] * 90 + [1] * 9 + [2])
-    >>> np.bincount(groups[stratified_sample(groups, 20, seed=0)]).tolist()
+    >>> strata = np.array([0] * 90 + [1] * 9 + [2])
+    >>> np.bincount(strata[stratified_sample(strata, 20, seed=0)]).tolist()
     [17, 2, 1]
     """
-    order = _proportional_order(groups, np.random.default_rng(seed), hold_back=False)
+    order = _proportional_order(strata, np.random.default_rng(seed), hold_back=False)
     # One row of each stratum comes first, whatever its share.
-    _, first = np.unique(groups[order], return_index=True)
+    _, first = np.unique(strata[order], return_index=True)
     is_first = np.zeros(len(order), dtype=bool)
     is_first[first] = True
     order = np.concatenate([order[is_first], order[~is_first]])
     return np.sort(order[:n])
 
 
-def split_off(groups: np.ndarray, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def split_off(strata: np.ndarray, n: int, seed: int, groups: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Take `n` rows away in the proportions of the strata: the rows that stay, and those taken, in ascending order.
 
     Every stratum keeps at least one row, so that a class with one example stays with the models' training data;
-    fewer than `n` rows are taken where that leaves no other way.
+    fewer than `n` rows are taken where that leaves no other way. With `groups`, an integer per row, rows of one group
+    stay together, and about `n` are taken.
 
     >>> stay, taken = split_off(np.array([0, 0, 0, 0, 1]), 2, seed=0)
     >>> len(stay), len(taken), 4 in stay
     (3, 2, True)
     """
-    order = _proportional_order(groups, np.random.default_rng(seed), hold_back=True)
-    taken = np.sort(order[:n])
-    return np.setdiff1d(np.arange(len(groups)), taken), taken
+    if groups is None:
+        order = _proportional_order(strata, np.random.default_rng(seed), hold_back=True)
+        taken = np.sort(order[:n])
+    else:
+        taken = _whole_groups(strata, n, groups, np.random.default_rng(seed))
+    return np.setdiff1d(np.arange(len(strata)), taken), taken
+
+
+def _whole_groups(strata: np.ndarray, n: int, groups: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Rows of groups that together come near to `n` rows in the proportions of the strata, in ascending order.
+
+    Groups come in a random order; each is taken that brings the rows of its strata nearer to what is wanted of them,
+    and leaves every stratum a row.
+    """
+    _, strata = np.unique(strata, return_inverse=True)
+    sizes = np.bincount(strata).astype(np.float64)
+    wanted, left, taken = sizes * (n / max(len(strata), 1)), sizes.copy(), []
+    order = np.argsort(groups, kind="stable")
+    members = np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
+    for place in generator.permutation(len(members)).tolist():
+        found, counts = np.unique(strata[members[place]], return_counts=True)
+        missing = wanted[found]
+        nearer = (((missing - counts) ** 2 - missing**2) / sizes[found]).sum() < 0
+        if nearer and (left[found] > counts).all():
+            wanted[found] -= counts
+            left[found] -= counts
+            taken.append(members[place])
+    return np.sort(np.concatenate([np.empty(0, dtype=np.int64), *taken]))
+
+
+def stratified_folds(strata: np.ndarray, folds: int, seed: int) -> np.ndarray:
+    """A fold, 0 to `folds` - 1, for each sample: as many of every stratum in each as can be.
+
+    >>> stratified_folds(np.array([0, 0, 0, 0, 1, 1]), 2, seed=0).tolist()
+    [0, 1, 1, 0, 1, 0]
+    """
+    order = np.random.default_rng(seed).permutation(len(strata))
+    order = order[np.argsort(np.asarray(strata)[order], kind="stable")]
+    fold = np.empty(len(strata), dtype=np.int64)
+    fold[order] = np.arange(len(strata)) % folds
+    return fold
 
 
 def check_fraction(name: str, value: float) -> float:

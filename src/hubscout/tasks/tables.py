@@ -27,6 +27,7 @@ def from_table(
     label: str | Sequence[str] | None = None,
     kind: str | None = None,
     split: str | bool | None = None,
+    group: str | None = None,
     separator: str | None = None,
     encoding: str = "utf-8",
     delimiter: str | None = None,
@@ -52,6 +53,8 @@ def from_table(
         label: the column of labels; several are real-valued columns, or 0/1 columns of a multi-label task.
         kind: classification, multilabel, regression or tagging.
         split: the column that says which row is in which split; False ignores such a column.
+        group: the column that says which rows come from one source, such as a patient: rows of one value are not
+            divided where rows are split off.
         separator: between the labels of a multi-label column; `;`, `|` or `,` by default.
         encoding: of text files.
         delimiter: between the cells of a CSV file.

@@ -36,6 +36,8 @@ class Split:
     targets: Targets
     fingerprint: str = ""
     """Of the inputs alone, whatever their targets; "" where nobody took it."""
+    groups: np.ndarray | None = None
+    """An integer per row: rows of one group, such as a patient, are never divided between splits; None: no groups."""
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -52,7 +54,8 @@ class Split:
         """
         chosen = np.asarray(rows, dtype=np.int64)
         fingerprint = self.fingerprint and derived_fingerprint(self.fingerprint, rows=content_digest(chosen).hex())
-        return Split(Rows(self.inputs, chosen), take(self.targets, chosen), fingerprint)
+        groups = None if self.groups is None else self.groups[chosen]
+        return Split(Rows(self.inputs, chosen), take(self.targets, chosen), fingerprint, groups)
 
     def __repr__(self) -> str:
         return f"Split({len(self)} rows)"
@@ -123,9 +126,9 @@ class Task:
             'classification'
 
         """
-        from hubscout.tasks.image_folders import from_image_folder
+        from hubscout.tasks.opening import construct
 
-        return from_image_folder(folder, **options)
+        return construct("from_image_folder", options, folder)
 
     @classmethod
     def from_table(cls, source: Any, **options: Any) -> Task:
@@ -146,9 +149,9 @@ class Task:
             'text'
 
         """
-        from hubscout.tasks.tables import from_table
+        from hubscout.tasks.opening import construct
 
-        return from_table(source, **options)
+        return construct("from_table", options, source)
 
     @classmethod
     def from_hf(cls, source: Any, **options: Any) -> Task:
@@ -170,9 +173,9 @@ class Task:
             ('neg', 'pos')
 
         """
-        from hubscout.tasks.hf import from_hf
+        from hubscout.tasks.opening import construct
 
-        return from_hf(source, **options)
+        return construct("from_hf", options, source)
 
     @classmethod
     def from_conll(cls, source: Any, **options: Any) -> Task:
@@ -193,9 +196,9 @@ class Task:
             'tagging'
 
         """
-        from hubscout.tasks.conll import from_conll
+        from hubscout.tasks.opening import construct
 
-        return from_conll(source, **options)
+        return construct("from_conll", options, source)
 
     @classmethod
     def from_arrays(cls, inputs: Any, labels: Any, **options: Any) -> Task:
@@ -217,9 +220,9 @@ class Task:
             ('cat', 'dog')
 
         """
-        from hubscout.tasks.array_tasks import from_arrays
+        from hubscout.tasks.opening import construct
 
-        return from_arrays(inputs, labels, **options)
+        return construct("from_arrays", options, inputs, labels)
 
     @classmethod
     def reopen(cls, source: Mapping[str, Any]) -> Task:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
@@ -33,6 +33,10 @@ class MetricValue(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
+
+
+Metrics = Mapping[str, Mapping[str, MetricValue]]
+"""Split → metric → value with its interval."""
 
 
 def names_of(kind: str, target_names: Sequence[str] = ()) -> tuple[str, ...]:
@@ -176,7 +180,11 @@ class Outcome:
         self, *, resamples: int = 1000, confidence: float = 0.95, seed: int = 0
     ) -> dict[str, MetricValue]:
         """All metrics with intervals: Wilson's for the accuracy of samples, a percentile bootstrap's for others."""
-        (resampled,) = _bootstrap([self], self.names, resamples, seed)
+        generator, resampled = np.random.default_rng(seed), np.empty((resamples, len(self.names)))
+        for number in range(resamples):
+            drawn = generator.integers(self._samples, size=self._samples)
+            rows = drawn if self._members is None else np.concatenate([self._members[sample] for sample in drawn])
+            resampled[number] = [self._value(name, drawn, rows) for name in self.names]
         ends = [(1 - confidence) / 2, (1 + confidence) / 2]
         found = {}
         for name, column in zip(self.names, resampled.T, strict=True):
@@ -186,6 +194,20 @@ class Outcome:
                 # Samples that are all right are all right however they are drawn: a bootstrap would claim certainty.
                 low, high = share_interval(point, self._samples, confidence)
             found[name] = MetricValue(point, float(low), float(high))
+        return found
+
+    def guessed(self, guess: np.ndarray) -> dict[str, float]:
+        """All metrics if `guess`, (C,), were the prediction for every row: those of the null model.
+
+        >>> of_four = Outcome("classification", np.empty(0), np.array([1, 0, 1, 1]))
+        >>> of_four.guessed(np.array([0.25, 0.75]))["accuracy"]
+        0.75
+        """
+        found = replace(self, predicted=np.broadcast_to(guess, (len(self.targets), len(guess)))).values()
+        if "mean_average_precision" in found:
+            # Of one and the same score for all it is that of a random order.
+            frequency = (self.targets > 0).mean(axis=0)
+            found["mean_average_precision"] = float(frequency[frequency > 0].mean()) if frequency.any() else 0.0
         return found
 
     def first(self, samples: int) -> Outcome:
@@ -238,9 +260,6 @@ class Outcome:
             raise InputError("groups must tell the sentence of each word: entities end where sentences end.")
         return count_entities(self.predicted.argmax(axis=1), self.targets, self.groups, scheme)
 
-    def _rows(self, samples: np.ndarray) -> np.ndarray:
-        return samples if self._members is None else np.concatenate([self._members[sample] for sample in samples])
-
     def _value(self, name: str, samples: np.ndarray | None = None, rows: np.ndarray | None = None) -> float:
         """A metric, over everything or over the drawn samples, which have these rows."""
         if name == ENTITY_F1:
@@ -249,36 +268,3 @@ class Outcome:
         if rows is None:
             return statistic(self.predicted, self.targets)
         return statistic(self.predicted[rows], self.targets[rows])
-
-
-def _bootstrap(models: Sequence[Outcome], names: Sequence[str], resamples: int, seed: int) -> np.ndarray:
-    """(models, resamples, metrics): their values over the same draws of the same samples."""
-    generator = np.random.default_rng(seed)
-    found, count = np.empty((len(models), resamples, len(names))), models[0]._samples
-    for number in range(resamples):
-        drawn = generator.integers(count, size=count)
-        rows = models[0]._rows(drawn)
-        found[:, number] = [[model._value(name, drawn, rows) for name in names] for model in models]
-    return found
-
-
-def guess_values(
-    kind: str,
-    guess: np.ndarray,
-    targets: np.ndarray,
-    *,
-    groups: np.ndarray | None = None,
-    target_names: Sequence[str] = (),
-) -> dict[str, float]:
-    """All metrics of a task for the same prediction `guess`, (C,), of every row: the null model.
-
-    >>> guess_values("classification", np.array([0.25, 0.75]), np.array([1, 0, 1, 1]))["accuracy"]
-    0.75
-    """
-    said = np.broadcast_to(guess, (len(targets), len(guess)))
-    found = Outcome(kind, said, targets, groups, target_names).values()
-    if "mean_average_precision" in found:
-        # Of one and the same score for all it is that of a random order.
-        frequency = (targets > 0).mean(axis=0)
-        found["mean_average_precision"] = float(frequency[frequency > 0].mean()) if frequency.any() else 0.0
-    return found

@@ -5,9 +5,9 @@ torch, accelerate and the methods are imported when a name is first used.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from hubscout.lazy_names import lazy_names
 from hubscout.tuning.arguments import TuningArguments
 
 if TYPE_CHECKING:
@@ -27,10 +27,4 @@ _HOMES = {
 
 __all__ = ["METHODS", "Predictions", "Tuned", "TuningArguments", "soup", "tune"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'hubscout.tuning' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _HOMES)

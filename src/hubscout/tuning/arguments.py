@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from hubscout.amounts import parse_seconds
-from hubscout.errors import InputError, UnknownNameError
+from hubscout.errors import InputError, check_keywords
 from hubscout.tuning.rates import default_optimizer, default_warmup, rates_of
 
 
@@ -78,7 +78,8 @@ class TuningArguments:
     budget: float | str | None = None
     """Time for the whole run, in seconds or as a text such as `20min`, in place of `epochs` and `steps`. How many steps
     there is time for is planned from the pace of the first ones; the cool-down of `wsd`, measuring and saving end with
-    the budget. A resumed run counts the time that was spent before."""
+    the budget. Teachers whose passes over the train split would take more than a quarter of it are left out. A resumed
+    run counts the time that was spent before."""
     batch_size: PositiveInt = 48
     """Samples an optimiser step sees, over all processes and micro-batches: the number of processes changes the speed
     and not the result. An epoch is cut into equal batches of at most this size: none is left with one sample."""
@@ -95,8 +96,8 @@ class TuningArguments:
     """Of the new head and of modules a method adds. None: ten times `learning_rate`."""
     rate_search: bool = True
     """Where neither rate is given: try three in short runs of 5% of the steps each, or 45 steps in shorter runs, from a
-    low one (0.0005 for `sgd`) up by factors of four as long as validation is clearly better. Without a validation
-    split, or below 200 steps, there is no search."""
+    low one (0.0005 for `sgd`) up by factors of four as long as validation is clearly better; half of a higher one that
+    diverges. Without a validation split, or below 200 steps, there is no search."""
     momentum: NonNegative = 0.9
     """Of `sgd`."""
     weight_decay: NonNegative = 1e-4
@@ -143,10 +144,15 @@ class TuningArguments:
     trade_off: NonNegative | None = None
     """λ, the weight of the teachers' term. None: the method's default (b-tuning: three times the number of classes C,
     sensible from C/3 to 3·C, C for several labels and for tagging, 1 for regression; kd: 0.5 over the teachers' mean
-    number of features; logit-kd, distill-weighted: 0.3). 0 is fine-tuning, bit for bit."""
+    number of features for classification, otherwise by the size of the features; logit-kd, distill-weighted: 0.3). 0 is
+    fine-tuning, bit for bit."""
     feature_trade_off: NonNegative | None = None
     """λ of a second term of b-tuning, logit-kd and distill-weighted: the share of the variance of the teachers'
     features that a linear map of the model's does not explain. None: 0, which is without it."""
+    posterior_folds: PositiveInt | None = None
+    """b-tuning: into how many folds the train samples are cut. A sample is compared through a head of the model that
+    was fitted to all other folds; 1: through one that was fitted to all samples, as in the paper. None: 5 for
+    classification, else 1."""
     teacher_targets: Literal["cached", "left-out", "live", "views"] = "cached"
     """`cached`: the teachers see each sample once, before tuning, unaugmented; a step costs what fine-tuning costs.
     `left-out`: the same, each sample predicted by posteriors that were fitted to all the others (b-tuning alone).
@@ -249,11 +255,7 @@ class TuningArguments:
             UnknownNameError: there is no such field.
 
         """
-        known = {field.name for field in dataclasses.fields(cls)}
-        if unknown := sorted(set(options) - known):
-            if unknown[0] == "lr":  # too short to be near its name
-                raise InputError("There is no tuning argument 'lr': it is called learning_rate.")
-            raise UnknownNameError(unknown[0], known, context="tuning arguments")
+        check_names(options)
         return cls(**options)
 
     def replace(self, **changes: Any) -> TuningArguments:
@@ -265,7 +267,11 @@ class TuningArguments:
         Returns:
             New arguments.
 
+        Raises:
+            UnknownNameError: there is no such field.
+
         """
+        check_names(changes)
         return dataclasses.replace(self, **changes)
 
     def decisive(self) -> dict[str, Any]:
@@ -349,6 +355,14 @@ class TuningArguments:
             learning_rate=float(f"{self.learning_rate / factor:.6g}"),
             head_learning_rate=float(f"{self.head_learning_rate / factor:.6g}"),
         )
+
+
+def check_names(names: Iterable[str], also: Iterable[str] = ()) -> None:
+    """Raise for a name that is no field of `TuningArguments`, nor one of those that a function has beside them."""
+    known = {field.name for field in dataclasses.fields(TuningArguments)}
+    if "lr" in names:  # too short to be near its name
+        raise InputError("There is no tuning argument 'lr': it is called learning_rate.")
+    check_keywords(names, known | {*also}, context="" if also else "tuning arguments")
 
 
 @cache

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from hubscout.metric_texts import interval_text, metric_text
 from hubscout.runs.tuning_record import Probe
-from hubscout.tasks import task_metrics
 from hubscout.tasks.kinds import kind_of
-from hubscout.tasks.task_metrics import MetricValue, Outcome
+from hubscout.tasks.task_metrics import Metrics, MetricValue, Outcome
+from hubscout.tuning.losses import Rows, guess
 from hubscout.tuning.methods.zoo import is_mixture
 from hubscout.tuning.network import posterior_head
 
@@ -20,46 +21,53 @@ if TYPE_CHECKING:
     from hubscout.hubs import Backbone
     from hubscout.tasks import Task
     from hubscout.tuning.frozen_features import FrozenFeatures
-    from hubscout.tuning.losses import Rows, TaskLoss
     from hubscout.tuning.single_run import SingleRun
-
-
-def guess(task: Task) -> np.ndarray:
-    """(C,) what to say of every input: the mean of the numbers, or how frequent each class or label is in train."""
-    return kind_of(task.kind).null_prediction(task.train.targets, len(task.target_names))
-
-
-def null_loss(task: Task, loss: TaskLoss, rows: Rows) -> float:
-    """The mean loss of the guess on the train split."""
-    targets = rows.targets.cpu()
-    return float(loss(loss.outputs_of(guess(task)[None]).expand(len(targets), -1), targets).mean())
 
 
 def guess_metric(task: Task, split: str) -> float:
     """The metric that validation goes by, of the guess on a split."""
-    said, truth = guess(task), Outcome.of(task, task.splits[split], np.empty(0))
-    found = task_metrics.guess_values(
-        task.kind, said, truth.targets, groups=truth.groups, target_names=task.target_names
-    )
-    return next(iter(found.values()))
+    return next(iter(Outcome.of(task, task.splits[split], np.empty(0)).guessed(guess(task)).values()))
 
 
-def worse_than_guessing(
-    task: Task, metrics: Mapping[str, Mapping[str, MetricValue]], guesses: Mapping[str, float]
-) -> str:
-    """A warning; empty where a model is at least as good as the guess on every split that was measured."""
-    by = kind_of(task.kind).null_words(guess(task), task.target_names)
-    worse = []
-    for split, found in metrics.items():
-        name, metric = next(iter(found.items()))
-        if not metric.value >= guesses[split] - 1e-9:  # NaN is worse as well
-            worse.append(f"{split} {name} {metric.value:.4f}, and {guesses[split]:.4f} by {by}")
+def worse_than_guessing(task: Task, metrics: Metrics, guesses: Mapping[str, float]) -> str:
+    """A warning; empty where no interval of a split lies below the guess: few samples may be unlucky ones."""
+    by = _guess_words(task)
+    worse = [
+        f"{split} {name} {metric_text(name, metric.value)}, and {metric_text(name, guesses[split])} by {by}"
+        for split, name, metric in _below(metrics, guesses)
+        if not metric.high >= guesses[split]  # NaN is worse as well
+    ]
     if not worse:
         return ""
     return (
         f"This model is worse than guessing: {'; '.join(worse)}. Do not use it. Try another learning rate, more "
         "epochs, frozen norm statistics (frozen_norm_statistics), or another model."
     )
+
+
+def not_told_from_guessing(task: Task, metrics: Metrics, guesses: Mapping[str, float]) -> str:
+    """A note on splits where the guess was better, but is inside the interval; empty where there is none."""
+    by, sizes = _guess_words(task), {name: len(split) for name, split in task.splits.items()}
+    below = [
+        f"{split} {name} {interval_text(name, *metric)} on {sizes[split]:,} samples, and "
+        f"{metric_text(name, guesses[split])} by {by}"
+        for split, name, metric in _below(metrics, guesses)
+        if metric.high >= guesses[split]
+    ]
+    told = f"This model is not told apart from guessing: {'; '.join(below)}. Measure it on more labelled samples."
+    return told if below else ""
+
+
+def _below(metrics: Metrics, guesses: Mapping[str, float]) -> Iterator[tuple[str, str, MetricValue]]:
+    """Split, metric and value where a model is not as good as the guess."""
+    for split, found in metrics.items():
+        name, metric = next(iter(found.items()))
+        if not metric.value >= guesses[split] - 1e-9:
+            yield split, name, metric
+
+
+def _guess_words(task: Task) -> str:
+    return kind_of(task.kind).null_words(guess(task), task.target_names)
 
 
 def probe(frozen_features: FrozenFeatures, backbone: Backbone, splits: Sequence[str] = ("validation", "test")) -> Probe:
@@ -77,22 +85,32 @@ def probe_outcome(frozen_features: FrozenFeatures, backbone: Backbone, split: st
     return Outcome.of(task, getattr(task, split), features @ posterior.weights.T + posterior.intercept)
 
 
-def measure_probes(run: SingleRun, splits: Sequence[str] = ("validation", "test")) -> None:
-    """Measure the probes of the model and of its teachers; the model's is the best network so far."""
-    network, train_state, frozen_features = run.loop.network, run.loop.train_state, run.frozen_features
+def measure_probes(
+    run: SingleRun, splits: Sequence[str] = ("validation", "test"), samples: int | None = None
+) -> Outcome | None:
+    """Measure the probes of the model and of its teachers; the model's is the best network so far.
 
-    def measured() -> tuple[Probe, list[Probe], dict[str, torch.Tensor], float]:
-        head = posterior_head(frozen_features, run.model, run.loop.rows.targets, network.loss)
-        own, *others = (probe(frozen_features, backbone, splits) for backbone in (run.model, *run.teachers))
-        likelihood = -np.inf
+    With `samples` it is that of the model alone, fitted on so many train samples. What it makes of validation comes
+    back where its weights may be the result.
+    """
+    network, train_state, frozen_features = run.loop.network, run.loop.train_state, run.frozen_features
+    targets, teachers = run.loop.rows.targets, run.teachers if samples is None else []
+    if samples is not None and samples < len(run.task.train):
+        frozen_features = frozen_features.on(run.task.subset(samples, seed=run.arguments.seed))
+        targets = Rows.of(frozen_features.task.train, network.loss).targets
+
+    def measured() -> tuple[Probe, list[Probe], dict[str, torch.Tensor], Outcome | None]:
+        head = posterior_head(frozen_features, run.model, targets, network.loss)
+        own, *others = (probe(frozen_features, backbone, splits) for backbone in (run.model, *teachers))
+        outcome = None
         if own.metric("validation") is not None:
             features = torch.as_tensor(frozen_features.features(run.model, "validation"), dtype=torch.float32)
             said = network.loss.decode(head(features).detach())
-            likelihood = Outcome.of(run.task, run.task.validation, said).mean_log_likelihood
-        return own, others, {f"head.{name}": value.detach() for name, value in head.state_dict().items()}, likelihood
+            outcome = Outcome.of(run.task, run.task.validation, said)
+        return own, others, {f"head.{name}": value.detach() for name, value in head.state_dict().items()}, outcome
 
-    own, others, head, likelihood = run.shared(measured)
-    frozen_features.forget()
+    own, others, head, outcome = run.shared(measured)
+    run.frozen_features.forget()
     train_state.probes = {"model": asdict(own)}
     if others:
         split = "validation" if len(run.task.validation) else "test"
@@ -100,7 +118,10 @@ def measure_probes(run: SingleRun, splits: Sequence[str] = ("validation", "test"
         train_state.probes["teacher"] = asdict(best)
     value = own.metric("validation")
     # A mixture is not the model alone, not even before its first step.
-    if value is not None and np.isfinite(value) and run.arguments.keep_best and not is_mixture(network.body):
-        body = {name: value.detach().to("cpu", copy=True) for name, value in network.state_dict().items()}
-        train_state.floor, train_state.floor_likelihood = value, likelihood
-        train_state.best_step, train_state.best_state = 0, body | head
+    mixed = is_mixture(network.body)
+    if outcome is None or value is None or not np.isfinite(value) or not run.arguments.keep_best or mixed:
+        return None
+    body = {name: value.detach().to("cpu", copy=True) for name, value in network.state_dict().items()}
+    train_state.floor, train_state.floor_likelihood = value, outcome.mean_log_likelihood
+    train_state.best_step, train_state.best_state = 0, body | head
+    return outcome

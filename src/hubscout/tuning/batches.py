@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import math
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from hubscout.hubs import Batch, Preprocessing
+from hubscout.hubs.length_groups import length_groups, trimmed
 from hubscout.runs.run_folder import usable_cores
 
 MODEL = "model"
@@ -112,6 +114,22 @@ class Share:
     weight: float = 1.0
     """Mixup: of the sample itself; its partner has the rest."""
 
+    def by_length(self, device: str) -> list[Share]:
+        """Cut into groups of texts or sounds of similar length where that saves padding; else itself alone."""
+        groups = length_groups(self.views[MODEL], device) if self.partners is None else None
+        if groups is None:
+            return [self]
+        return [
+            Share(
+                self.samples[places],
+                {
+                    name: trimmed({key: value[places] for key, value in batch.items()})
+                    for name, batch in self.views.items()
+                },
+            )
+            for places in groups
+        ]
+
     def slices(self, size: int) -> Iterator[Share]:
         """Cut into micro-batches of at most `size` samples, of nearly equal length."""
         count = len(self.samples)
@@ -132,16 +150,33 @@ class Share:
         return replace(self, views={name: move(batch, device) for name, batch in self.views.items()})
 
 
-class Batches(Protocol):
+@dataclass(eq=False)
+class Batches(ABC):
     """Where the steps' data comes from: decoded as it is needed, or held in memory."""
 
+    inputs: Sequence[Any]
+    preprocessings: Mapping[str, Preprocessing]
+    """By the names of the views."""
+    _: KW_ONLY
+    seed: int
+    augment: bool
+    workers: int
+    """Processes or threads that decode."""
+    device: torch.device = _CPU
+    fixed_views: int = 0
+    """See `view_of`."""
+
+    @abstractmethod
+    def __post_init__(self) -> None:
+        """Make ready."""
+
+    @abstractmethod
     def train(self, plan: BatchPlan, steps: range, process: int, processes: int) -> Iterator[Share]:
         """The shares of a process for a range of steps."""
-        ...
 
+    @abstractmethod
     def evaluate(self, samples: np.ndarray, batch_size: int) -> Iterator[Share]:
         """The samples in order, without augmentation."""
-        ...
 
 
 def move(batch: Batch, device: torch.device) -> Batch:
@@ -181,31 +216,17 @@ def default_workers(workers: int | None, samples: int, processes: int = 1) -> in
     return min(8 if available <= 8 else 16, max(available // processes, 1))
 
 
-class StreamedBatches:
+class StreamedBatches(Batches):
     """Batches decoded by worker processes ahead of their use."""
 
-    def __init__(
-        self,
-        inputs: Sequence[Any],
-        preprocessings: Mapping[str, Preprocessing],
-        *,
-        seed: int,
-        augment: bool,
-        workers: int,
-        device: torch.device = _CPU,
-        fixed_views: int = 0,
-    ) -> None:
-        self.inputs, self.preprocessings, self.seed = inputs, dict(preprocessings), seed
-        self.augmented = {name: p.augmented() if augment else p for name, p in self.preprocessings.items()}
-        self.workers, self.device, self.fixed_views = workers, device, fixed_views
+    def __post_init__(self) -> None:
+        self.augmented = {name: p.augmented() if self.augment else p for name, p in self.preprocessings.items()}
 
     def train(self, plan: BatchPlan, steps: range, process: int, processes: int) -> Iterator[Share]:
-        """The shares of a process for a range of steps."""
         parts = ((plan.share(step, process, processes), view_of(plan.epoch(step), self.fixed_views)) for step in steps)
         return self._load(_Prepared(self.inputs, self.augmented, self.seed), parts, len(steps))
 
     def evaluate(self, samples: np.ndarray, batch_size: int) -> Iterator[Share]:
-        """The samples in order, without augmentation."""
         starts = range(0, len(samples), batch_size)
         parts = ((samples[start : start + batch_size], None) for start in starts)
         return self._load(_Prepared(self.inputs, {MODEL: self.preprocessings[MODEL]}), parts, len(starts))

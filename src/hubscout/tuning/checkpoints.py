@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hubscout.errors import CheckpointError, TuningError
+from hubscout.errors import CheckpointError, TuningError, first_line
 from hubscout.runs.files import temporary_file, uninterrupted, why_not_written
 
 _FORMAT = 3
@@ -45,12 +45,20 @@ class TrainState:
     rate_reason: str = ""
     trade_off: float | None = None
     """λ of the method, also where it was left to the method."""
+    taught_by: list[int] | None = None
+    """Which of the teachers that were asked for teach, by their places: under a limit of time, not all may do."""
+    teacher_views: int = 0
+    """How many fixed views of each sample they have answered for."""
     seconds: float = 0.0
     """That the run has taken, all calls together."""
     length: int = 0
     """Under a limit of time: how many steps the run has, once its cool-down has begun."""
     falling: int = 0
     """Steps of that cool-down."""
+    tested: int = 0
+    """Under a limit of time: how many samples of test there is time for; 0 for all of them."""
+    validated: int = 0
+    """The same of validation."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +127,7 @@ class Checkpoints:
             state = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:
             raise CheckpointError(
-                f"{path} cannot be read as a checkpoint: {str(error).splitlines()[0]}. Remove it to resume from the "
+                f"{path} cannot be read as a checkpoint: {first_line(error)}. Remove it to resume from the "
                 "one before, or start the run anew."
             ) from error
         if not isinstance(state, dict) or state.get("format") != _FORMAT:

@@ -50,7 +50,6 @@ class Penalty(Protocol):
 
     def __call__(self, network: Network, features: Tensor) -> Tensor:
         """The penalty for the network as it is and the features of this (micro-)batch."""
-        ...
 
 
 class BatchSpectralShrinkage:
@@ -151,8 +150,7 @@ def merge_adapters(body: nn.Module) -> None:
     for name, module in list(body.named_modules()):
         if isinstance(module, tuners.BaseTunerLayer):
             module.merge()
-            parent, _, child = name.rpartition(".")
-            setattr(body.get_submodule(parent), child, module.get_base_layer())
+            body.set_submodule(name, module.get_base_layer())
 
 
 def check_mixable(task: Task, alpha: float | None) -> None:

@@ -17,7 +17,7 @@ from hubscout.errors import InputError
 from hubscout.features.decoded import default_limit_bytes, size_bytes
 from hubscout.features.device_batches import free_on
 from hubscout.hubs import Batch, Preprocessing
-from hubscout.tuning.batches import MODEL, BatchPlan, Share, uniforms, view_of
+from hubscout.tuning.batches import MODEL, Batches, BatchPlan, Share, uniforms, view_of
 
 CHUNK = 64
 """Samples that a thread prepares at a time."""
@@ -29,7 +29,7 @@ CROP_RATIO = (3 / 4, 4 / 3)
 """Least and greatest ratio of a crop's width to its height."""
 
 
-class HeldBatches:
+class HeldBatches(Batches):
     """Every sample prepared once by each view's preprocessing.
 
     Images of one size become one tensor on the device and are cropped and flipped there, the same crop for all views.
@@ -37,28 +37,15 @@ class HeldBatches:
     colours stay as they are. Anything else is kept as the preprocessing gave it.
     """
 
-    def __init__(
-        self,
-        inputs: Sequence[Any],
-        preprocessings: Mapping[str, Preprocessing],
-        *,
-        seed: int,
-        augment: bool,
-        workers: int,
-        device: torch.device,
-        fixed_views: int = 0,
-    ) -> None:
-        self.seed, self.fixed_views = seed, fixed_views
-        self.device = device
-        self.views = _held_views(inputs, preprocessings, workers=workers, device=device)
-        self.augment = augment and augments(preprocessings)
+    def __post_init__(self) -> None:
+        self.views = _held_views(self.inputs, self.preprocessings, workers=self.workers, device=self.device)
+        self.augment = self.augment and augments(self.preprocessings)
         if self.augment and any(view.images is None for view in self.views.values()):
             raise InputError(
                 "data_in_memory=True needs images that the preprocessing brings to one size; it gave several."
             )
 
     def train(self, plan: BatchPlan, steps: range, process: int, processes: int) -> Iterator[Share]:
-        """The shares of a process for a range of steps."""
         for step in steps:
             samples = plan.share(step, process, processes)
             view = view_of(plan.epoch(step), self.fixed_views)
@@ -66,7 +53,6 @@ class HeldBatches:
             yield Share(torch.as_tensor(samples), {name: v.batch(samples, crops) for name, v in self.views.items()})
 
     def evaluate(self, samples: np.ndarray, batch_size: int) -> Iterator[Share]:
-        """The samples in order, without augmentation."""
         for start in range(0, len(samples), batch_size):
             chunk = samples[start : start + batch_size]
             yield Share(torch.as_tensor(chunk), {MODEL: self.views[MODEL].batch(chunk, None)})

@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from hubscout.checking.mislabelled import find_suspects
 from hubscout.checking.samples import Samples
-from hubscout.features.precision import give_back_freed
+from hubscout.features.freed_memory import give_back_freed
+from hubscout.hubs import Batch
+from hubscout.hubs.length_groups import forward_by_length
 from hubscout.runs.data_check import Sample
 from hubscout.runs.evaluation_record import Confusion, EvaluationRecord, NumberPair, TargetOutcome
 from hubscout.tasks import Task, task_metrics
 from hubscout.tasks.entities import count_entities, tag_scheme
 from hubscout.tasks.kinds import kind_of
 from hubscout.tasks.task_metrics import Outcome
-from hubscout.tuning.batches import MODEL, Batches
+from hubscout.tuning.batches import MODEL, Batches, move
 from hubscout.tuning.network import Network
 from hubscout.tuning.processes import gather_in_order
 
@@ -45,11 +48,15 @@ def predict_split(
     Each process takes a range of them: nothing is padded, so nothing is counted twice.
     """
     own = np.array_split(np.arange(samples), accelerator.num_processes)[accelerator.process_index]
-    outputs = []
+    outputs, device = [], accelerator.device
+
+    def predict(batch: Batch) -> Tensor:
+        return network.predict(move(batch, device)).double()
+
     give_back_freed()  # the memory of training steps, into which these passes do not fit
     with network.evaluating(), torch.no_grad(), accelerator.autocast():
         for share in batches.evaluate(own, batch_size):
-            outputs.append(network.predict(share.to(accelerator.device).views[MODEL]).double())
+            outputs.append(forward_by_length(predict, share.views[MODEL], device.type))
     part = network.loss.decode(torch.cat(outputs)) if outputs else None
     return np.concatenate([found for found in gather_in_order(accelerator, part) if found is not None])
 

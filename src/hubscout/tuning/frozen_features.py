@@ -5,23 +5,41 @@ from __future__ import annotations
 import copy
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from operator import call
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import add, call
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hubscout.errors import EvidenceWarning
-from hubscout.evidence import Evidence, maximize_evidence
-from hubscout.features import Extraction, extract
-from hubscout.runs.events import Message
+from hubscout.evidence import Evidence, Statistics, maximize_evidence
+from hubscout.features import Extraction, ExtractionOptions, extract
+from hubscout.features.extraction import is_cached
+from hubscout.runs.events import Event, Message, Observer, silent
+from hubscout.runs.texts import LONGEST_IN_A_LINE, names_by_model
 from hubscout.tasks.kinds import kind_of
+from hubscout.tasks.splitting import stratified_folds
+from hubscout.tuning.pass_time import PassWatch, TooSlowError
 
 if TYPE_CHECKING:
     from hubscout.features import FeatureCache
     from hubscout.hubs import Backbone
     from hubscout.tasks import Task
+
+
+@dataclass(frozen=True)
+class CrossedHeads:
+    """Posterior heads of a model, one per fold of the rows, that have not seen the rows of their fold."""
+
+    fold: np.ndarray
+    """(rows,) of each row."""
+    weights: np.ndarray
+    """(folds, C, D)."""
+    intercept: np.ndarray
+    """(folds, C)."""
 
 
 @dataclass
@@ -41,20 +59,41 @@ class FrozenFeatures:
     untouched: Backbone | None = None
     """A model that is studied in a copy: a pass over the data may change the memory layout of weights, and with it the
     last bits of what is trained from them."""
+    hurried: bool = False
+    """Whether time is short: networks are then not exported to run faster, since nobody knows how long that takes."""
+    watch: Callable[[Backbone], Observer] | None = None
+    """See `watched`."""
     _extractions: dict[tuple[int, str], tuple[Backbone, Extraction]] = field(default_factory=dict, repr=False)
     _posteriors: dict[int, Evidence] = field(default_factory=dict, repr=False)
+    _heads: dict[tuple[int, int], CrossedHeads] = field(default_factory=dict, repr=False)
 
     def features(self, backbone: Backbone, split: str = "train") -> np.ndarray:
         """(rows, D) features of a split, unaugmented; on the process that asks. They are kept until `forget`."""
         return self._extraction(backbone, split).features()
 
-    def seconds_per_sample(self, backbone: Backbone, split: str) -> float:
-        """What the features of a split take; where the cache had them, what they took then: it may not have others."""
+    def seconds_per_sample(self, backbone: Backbone, split: str, seconds: float) -> float:
+        """What the features of a split take; where the cache had them, what they took then: it may not have others.
+
+        Of a pass that would take more than these seconds in all, some batches tell.
+        """
         began = time.perf_counter()
-        found = self._extraction(backbone, split)
+        with self.watched(lambda _: PassWatch(0, seconds)):
+            try:
+                found = self._extraction(backbone, split)
+            except TooSlowError as error:
+                return (error.needed or seconds) / len(self.task.splits[split])
         if found.from_cache and found.samples_per_second:
             return 1 / found.samples_per_second
         return (time.perf_counter() - began) / len(found.rows)
+
+    @contextmanager
+    def watched(self, watch: Callable[[Backbone], Observer]) -> Iterator[None]:
+        """In a `with` block, `watch` gives what hears of a model's pass, beside the observer, and may stop it."""
+        self.watch = watch
+        try:
+            yield
+        finally:
+            self.watch = None
 
     def posterior(self, backbone: Backbone) -> Evidence:
         """Evidence and posterior weights of Bayesian linear regression on the features.
@@ -69,6 +108,55 @@ class FrozenFeatures:
                 self._posteriors[id(backbone)] = maximize_evidence(statistics, jackknife="none")
         return self._posteriors[id(backbone)]
 
+    def crossed_heads(self, backbone: Backbone, folds: int) -> CrossedHeads:
+        """For each fold of the rows the posterior of all others, with an intercept.
+
+        There are fewer folds where there are not so many samples, or only one class has; with one fold: the posterior
+        of all rows.
+        """
+        place = id(backbone), folds
+        if place not in self._heads:
+            self._heads[place] = self._cross(backbone, folds)
+        return self._heads[place]
+
+    def _cross(self, backbone: Backbone, folds: int) -> CrossedHeads:
+        kind, targets = kind_of(self.task.kind), self.task.train.targets
+        strata = kind.strata(targets)
+        folds = min(folds, len(strata))
+        if kind.classes_of_samples:  # two of them are left outside of each fold
+            folds = min(folds, int(np.sort(np.bincount(strata, minlength=2))[-2]))
+        if folds < 2:
+            whole = self.posterior(backbone)
+            rows = int(kind.row_counts(targets).sum())
+            return CrossedHeads(np.zeros(rows, dtype=np.int64), whole.weights[None], whole.intercept[None])
+        fold, samples = stratified_folds(strata, folds, seed=0), kind.sample_of_row(targets)
+        fold = fold if samples is None else fold[samples]
+        features, values = self.features(backbone), kind.rows_of(targets)
+        sums = [
+            Statistics(kind.row_kind, self.task.target_names).update(features[fold == k], values[fold == k])
+            for k in range(folds)
+        ]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", EvidenceWarning)
+            fitted = [
+                maximize_evidence(reduce(add, sums[:k] + sums[k + 1 :]), center=True, jackknife="none")
+                for k in range(folds)
+            ]
+        return CrossedHeads(
+            fold, np.stack([one.weights for one in fitted]), np.stack([one.intercept for one in fitted])
+        )
+
+    def knows(self, backbone: Backbone) -> bool:
+        """Whether the features of the train split are here or in the cache."""
+        return (id(backbone), "train") in self._extractions or any(
+            self._is_cached(backbone, "train", accelerate) for accelerate in ("auto", "off")
+        )
+
+    def on(self, task: Task) -> FrozenFeatures:
+        """The same for fewer train samples; what is known of the other splits, which are the same, is kept."""
+        others = {place: found for place, found in self._extractions.items() if place[1] != "train"}
+        return replace(self, task=task, _extractions=others, _posteriors={}, _heads={})
+
     def labels(self) -> np.ndarray:
         """(rows, C) labels of the train split: 0/1 for classes, numbers for regression."""
         return kind_of(self.task.kind).target_columns(self.task.train.targets, len(self.task.target_names))
@@ -81,20 +169,38 @@ class FrozenFeatures:
         place = id(backbone), split
         if place not in self._extractions:
             if self.observer is not None and split == "train":
-                name, rows = backbone.card.identifier, len(self.task.train)
+                (name,) = names_by_model([backbone.card.identifier], room=LONGEST_IN_A_LINE).values()
+                rows = len(self.task.train)
                 self.observer(Message("", f"Computing the features of {name} for the {rows:,} training samples."))
+            studied = copy.deepcopy(backbone) if backbone is self.untouched else backbone
+            plain = self.hurried and not self._is_cached(studied, split, "auto")
+            found = extract(
+                studied,
+                self.task,
+                split=split,
+                statistics=split == "train",
+                cache=self.cache,
+                workers=self.workers,
+                observer=self._hearer(backbone),
+                options=self._options("off" if plain else "auto"),
+            )
             # The backbone is kept beside its extraction so that its id stays its own.
-            self._extractions[place] = (backbone, self._extract(backbone, split))
+            self._extractions[place] = (backbone, found)
         return self._extractions[place][1]
 
-    def _extract(self, backbone: Backbone, split: str) -> Extraction:
-        return extract(
-            copy.deepcopy(backbone) if backbone is self.untouched else backbone,
-            self.task,
-            split=split,
-            statistics=split == "train",
-            device=self.device,
-            cache=self.cache,
-            workers=self.workers,
-            observer=self.observer,
-        )
+    def _options(self, accelerate: str) -> ExtractionOptions:
+        return ExtractionOptions(device=self.device, accelerate=accelerate)
+
+    def _is_cached(self, backbone: Backbone, split: str, accelerate: str) -> bool:
+        return self.cache is not None and is_cached(backbone, self.task, split, self.cache, self._options(accelerate))
+
+    def _hearer(self, backbone: Backbone) -> Observer | None:
+        if self.watch is None:
+            return self.observer
+        watch, tell = self.watch(backbone), self.observer or silent
+
+        def hear(event: Event) -> None:
+            tell(event)
+            watch(event)
+
+        return hear

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hubscout.errors import first_line
+
 WARM_UP = 3
 """Steps of a shape that are taken one kernel after another, so that libraries are set up and have chosen theirs."""
 MOST_GRAPHS = 4
@@ -56,7 +58,7 @@ class GraphedPasses:
             try:
                 self.recorded[key] = self._record(inputs, passes)
             except RuntimeError as error:  # a network may do what a graph cannot hold
-                self.failure = str(error).partition("\n")[0]
+                self.failure = first_line(error)
                 return None
         if key in self.recorded:
             return self._play(self.recorded[key], inputs)

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,6 +20,7 @@ from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.batches import Batches, BatchPlan, Share
 from hubscout.tuning.checkpoints import Checkpoints, TrainState
 from hubscout.tuning.companions import WeightAverage
+from hubscout.tuning.divergence import LossWatch
 from hubscout.tuning.losses import Rows
 from hubscout.tuning.network import Network
 from hubscout.tuning.processes import share_from_main
@@ -32,12 +32,8 @@ if TYPE_CHECKING:
 
     from hubscout.tasks.task_metrics import Outcome
 
-_EXPLODED = 4
-"""Times the null model's loss, over the steps between two validations."""
-_SPIKED = 3
-"""Times the null model's loss, in one step."""
-_LEARNT = 0.9
-"""Times the null model's loss: what is below has learnt something."""
+CHECKED = 10
+"""Steps of a branch after which its weights are looked at."""
 
 
 @dataclass
@@ -54,10 +50,7 @@ class Loop:
     validate: Callable[[], Outcome] | None
     served: Mapping[str, str]
     """View of a name → the view that really is there (equal preprocessings share one)."""
-    null_loss: float = math.inf
-    """The task's loss of a model that says the same of every input."""
-    null_metric: float = -math.inf
-    """Its validation metric."""
+    watch: LossWatch = field(default_factory=LossWatch)
     checkpoints: Checkpoints | None = None
     journal: Curves = field(default_factory=Curves)
     observer: Observer = lambda event: None
@@ -76,7 +69,6 @@ class Loop:
         self.average = WeightAverage(self.network, chosen.ema) if chosen.ema else None
         self.pending: list[tuple[int, dict[str, Tensor]]] = []
         self.reported_at = time.perf_counter()
-        self.task_losses: list[float] = []
         self.seconds_trained = 0.0
         """By all calls of `run`."""
         self.seconds_per_step = 0.0
@@ -101,6 +93,11 @@ class Loop:
         """Steps between two validations."""
         return max(1, round(self.arguments.validate_every_epochs * self.plan.batches_per_epoch))
 
+    @property
+    def is_late(self) -> bool:
+        """Whether the deadline is over, by the clock of the main process."""
+        return self._late(self.deadline)
+
     def _shares(self, first: int, end: int) -> Iterator[Share]:
         self.network.train()
         accelerator = self.accelerator
@@ -120,7 +117,7 @@ class Loop:
     def branch(self, factors: Sequence[float], deadline: float | None = None) -> Iterator[None]:
         """The network after steps at these factors of its rates; afterwards it stands where it stood.
 
-        After `deadline`, by `time.perf_counter()`, no further step is begun.
+        After `deadline`, by `time.perf_counter()`, no further step is begun, nor after weights that are no numbers.
         """
         network = {name: value.detach().clone() for name, value in self.network.state_dict().items()}
         optimizer = copy.deepcopy(self.optimizer.state_dict())
@@ -133,7 +130,7 @@ class Loop:
                     _wait_for(losses)
                 if number == 0:
                     self.seconds_per_step, began = time.perf_counter() - began, time.perf_counter()
-                if self._late(deadline):
+                if self._late(deadline) or (number % CHECKED == CHECKED - 1 and not self._finite()):
                     break
             if number:
                 _wait_for(losses)
@@ -170,12 +167,12 @@ class Loop:
             writes = self.checkpoints is not None and (train_state.step % checkpoint_every == 0 or last)
             if evaluates or writes or train_state.step % chosen.log_every_steps == 0:
                 self._report()
-            if evaluates:
-                self._check_exploded(validate_every)
+            if evaluates and (wrong := self.watch.exploded(validate_every)):
+                self._diverged(step, wrong)
             if validates:
                 self._validate()
             if writes or (self.checkpoints is not None and train_state.stopped):
-                self._write_checkpoint()
+                self.write_checkpoint()
             if late:
                 return
 
@@ -202,7 +199,7 @@ class Loop:
         samples = sum(len(self.plan.batch(step)) for step, _ in self.pending)
         for (step, _), row in zip(self.pending, values, strict=True):
             parts = dict(zip(names, row.tolist(), strict=True))
-            self.task_losses.append(parts["task"])
+            self.watch.losses.append(parts["task"])
             self._write("step", step=step + 1, loss=sum(parts.values()), parts=parts)
         means = dict(zip(names, values.mean(dim=0).tolist(), strict=True))
         step, rate = self.train_state.step, self.optimizer.param_groups[0]["lr"]
@@ -210,33 +207,6 @@ class Loop:
         self.observer(Progress("", step, self.steps, epoch, means, rate, pace))
         self.accelerator.log({**{f"loss/{name}": value for name, value in means.items()}, "rate": rate}, step=step)
         self.pending, self.reported_at = [], now
-
-    def _check_exploded(self, steps: int) -> None:
-        """Stop where the loss of the last steps is far above its start and above what saying nothing costs."""
-        recent = fmean(self.task_losses[-steps:])
-        if recent > _EXPLODED * self.null_loss and recent > 2 * self.task_losses[0]:
-            self._diverged(
-                self.train_state.step - 1,
-                f"the task's loss was {recent:.3g}, from {self.task_losses[0]:.3g} at the first step, and a model that "
-                f"says the same of every input has {self.null_loss:.3g}",
-            )
-
-    def _check_collapsed(self, name: str) -> None:
-        """Stop where the first steps have thrown the network off, and a third of the run has not brought it back.
-
-        The mean loss of many steps does not show it: later ones say the same of every input, which costs little.
-        A run that has no lower rate left to try goes on: its data may have nothing to learn.
-        """
-        state, worst, steps = self.train_state, max(self.task_losses), self.validation_interval
-        spiked = worst > _SPIKED * self.null_loss and worst > 2 * self.task_losses[0]
-        learnt = fmean(self.task_losses[-steps:]) < _LEARNT * self.null_loss or state.best > self.null_metric + 0.02
-        if spiked and not learnt and 3 * state.step >= self.steps and len(self.restarts) < self.arguments.restarts:
-            self._diverged(
-                state.step - 1,
-                f"the validation {name} was {state.best:.3g} at best, and a model that says the same of every input "
-                f"has {self.null_metric:.3g}: the task's loss went from {self.task_losses[0]:.3g} to {worst:.3g}, and "
-                "nothing was learnt since",
-            )
 
     def averaged(self) -> AbstractContextManager[None]:
         """In a `with` block the network has the average of its weights, where one is kept."""
@@ -261,7 +231,10 @@ class Loop:
             if self.arguments.keep_best:
                 weights = self.average.average if self.average is not None else self.network.state_dict()
                 train_state.best_state = {name: value.detach().to("cpu", copy=True) for name, value in weights.items()}
-        self._check_collapsed(name)
+        # It has a third of the run to come back; where no lower rate is left to try there may be nothing to learn.
+        watched = 3 * train_state.step >= self.steps and len(self.restarts) < self.arguments.restarts
+        if watched and (wrong := self.watch.collapsed(self.validation_interval, name, train_state.best)):
+            self._diverged(train_state.step - 1, wrong)
         train_state.stopped = self.arguments.patience is not None and train_state.stale >= self.arguments.patience
         epoch = train_state.step / self.plan.batches_per_epoch
         self._write("validation", step=train_state.step, epoch=epoch, metrics=metrics, best=improved)
@@ -277,10 +250,11 @@ class Loop:
         if self.accelerator.is_main_process:
             self.journal.add(kind, **values)
 
-    def _write_checkpoint(self) -> None:
-        assert self.checkpoints is not None
-        norms = torch._foreach_norm([p.detach() for p in self.network.parameters()])
-        if not torch.isfinite(torch.stack([norm.double() for norm in norms])).all():
+    def write_checkpoint(self) -> None:
+        """Write where the run stands, if it has a folder."""
+        if self.checkpoints is None:
+            return
+        if not self._finite():
             self._diverged(self.train_state.step - 1, "weights became NaN or infinite")
         self.train_state.seconds = time.perf_counter() - self.began
         if self.accelerator.is_main_process:
@@ -298,6 +272,11 @@ class Loop:
         self.accelerator.wait_for_everyone()
         self.reported_at = time.perf_counter()
 
+    def _finite(self) -> bool:
+        """Whether all weights are numbers, which are the same in every process."""
+        norms = torch._foreach_norm([p.detach() for p in self.network.parameters()])
+        return bool(torch.isfinite(torch.stack([norm.double() for norm in norms])).all())
+
     def take_rates(self, arguments: TuningArguments) -> None:
         """Go on with the learning rates of these arguments."""
         self.arguments, self.reported_at = arguments, time.perf_counter()
@@ -313,7 +292,7 @@ class Loop:
             self.accelerator.scaler.load_state_dict(state["scaler"])
         self.train_state = TrainState(**state["train_state"])
         self.began -= self.train_state.seconds
-        self.task_losses = [line["parts"]["task"] for line in state["journal"] if line["event"] == "step"]
+        self.watch.losses = [line["parts"]["task"] for line in state["journal"] if line["event"] == "step"]
         if self.accelerator.is_main_process:
             self.journal.resume(state["journal"])
 

@@ -167,3 +167,20 @@ class Rows:
             return samples.to(self.targets.device, non_blocking=True)
         bounds = zip(self.starts[samples].tolist(), self.starts[samples + 1].tolist(), strict=True)
         return torch.cat([torch.arange(low, high) for low, high in bounds]).to(self.targets.device)
+
+
+def guess(task: Task) -> np.ndarray:
+    """(C,) what to say of every input: the mean of the numbers, or how frequent each class or label is in train."""
+    return kind_of(task.kind).null_prediction(task.train.targets, len(task.target_names))
+
+
+def null_loss(task: Task, loss: TaskLoss, rows: Rows) -> float:
+    """The mean loss of the guess on the train split.
+
+    >>> task = Task.from_arrays(np.eye(8), ["a", "b"] * 4)
+    >>> loss = TaskLoss.of(task)
+    >>> sorted(task.train.targets.tolist()), round(null_loss(task, loss, Rows.of(task.train, loss)), 3)
+    ([0, 0, 1, 1, 1], 0.673)
+    """
+    targets = rows.targets.cpu()
+    return float(loss(loss.outputs_of(guess(task)[None]).expand(len(targets), -1), targets).mean())

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hubscout.errors import InputError, TuningError
+from hubscout.metric_texts import metric_text
 from hubscout.ranking.jobs import TaskReference
 from hubscout.runs.run_folder import TRIALS, check_folder
 from hubscout.runs.tuning_record import write_tuning
 from hubscout.tasks.task_metrics import primary
+from hubscout.text_table import text_table
 from hubscout.tuning.methods import METHODS
 from hubscout.tuning.readable import read_through
 from hubscout.tuning.trials import TrialJournal, trial_runner
@@ -85,31 +87,22 @@ class Comparison:
 
     def table(self) -> Table:
         """Mean ± standard deviation over seeds."""
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(header_style="bold", title=f"{self.metric}, mean ± deviation over seeds", title_justify="left")
-        for head in ("method", "validation", "test", "seeds", "seconds"):
-            table.add_column(head, justify="left" if head == "method" else "right")
+        rows = []
         for method in self.methods:
             seconds = np.mean([trial.seconds for trial in self.trials if trial.method == method])
-            cells = [_mean_and_deviation(self.values(method, split)) for split in ("validation", "test")]
-            table.add_row(Text(method), *cells, str(len(self.values(method))), f"{seconds:.0f}")
-        for trial in self.trials:
-            if trial.warning:
-                table.add_row(Text(trial.folder), Text(trial.warning, overflow="fold"), "–", "1", "–")
-        for method, reason in self.failures.items():
-            table.add_row(Text(method), Text(reason, overflow="fold"), "–", "0", "–")
-        return table
+            values = [self.values(method, split) for split in ("validation", "test")]
+            told = partial(metric_text, self.metric)
+            cells = [f"{told(one.mean())} ± {told(deviation(one)).removesuffix('%')}" for one in values]
+            rows.append((method, *cells, str(len(values[1])), f"{seconds:.0f}"))
+        rows += [(trial.folder, trial.warning, "–", "1", "–") for trial in self.trials if trial.warning]
+        rows += [(method, reason, "–", "0", "–") for method, reason in self.failures.items()]
+        heads = ("method", "validation", "test", "seeds", "seconds")
+        return text_table(heads, rows, right=heads[1:], title=f"{self.metric}, mean ± deviation over seeds")
 
 
 def deviation(values: np.ndarray) -> float:
     """The sample standard deviation; 0 for a single value."""
     return float(values.std(ddof=1)) if len(values) > 1 else 0.0
-
-
-def _mean_and_deviation(values: np.ndarray) -> str:
-    return f"{values.mean():.4f} ± {deviation(values):.4f}"
 
 
 def compare(

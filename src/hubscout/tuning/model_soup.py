@@ -13,14 +13,16 @@ import torch
 from torch import Tensor, nn
 
 from hubscout.errors import InputError
+from hubscout.metric_texts import metric_text
 from hubscout.runs.run_folder import describe_environment
 from hubscout.tasks import Split, Task, open_task, task_metrics
 from hubscout.tasks.task_metrics import Outcome
-from hubscout.tuning.baselines import guess_metric, worse_than_guessing
+from hubscout.tuning.baselines import guess_metric, not_told_from_guessing, worse_than_guessing
 from hubscout.tuning.choices import check_souped
 from hubscout.tuning.evaluator import details
 from hubscout.tuning.losses import TaskLoss
 from hubscout.tuning.tuned import Tuned
+from hubscout.tuning.tuned_folder import give_own_card
 
 State = dict[str, Tensor]
 
@@ -76,7 +78,7 @@ def soup(
     left_out = ", ".join(names[k] for k in order if k not in chosen)
     note = (
         f"Soup of {len(chosen)} of {len(runs)} runs ({', '.join(names[k] for k in chosen)}): validation {metric} "
-        f"{best:.4f}, against {alone[order[0]]:.4f} of the best of them alone."
+        f"{metric_text(metric, best)}, against {metric_text(metric, alone[order[0]])} of the best of them alone."
         + (f" Left out, since validation fell with them: {left_out}." if left_out else "")
     )
     outcomes = {
@@ -95,13 +97,14 @@ def soup(
         warning=worse_than_guessing(task, metrics, guesses),
         evaluation=details(task, last, outcomes[last], made.arguments.shown_samples),
         curves=(),
-        notes=(note,),
+        notes=tuple(filter(None, (note, not_told_from_guessing(task, metrics, guesses)))),
         sizes={name: len(split) for name, split in task.splits.items()},
         environment=describe_environment(device=made.environment.get("device")),
         seconds=time.perf_counter() - began,
     )
     if out is not None:
         made.save(out)
+    give_own_card(made.backbone, made.model, Path(out) if out is not None else None)
     return made
 
 

@@ -73,8 +73,7 @@ def best_stretch(left_out: np.ndarray, targets: Tensor, loss: TaskLoss) -> float
     if loss.likelihood.to_values is None:
         return 1.0
     outputs, targets = torch.as_tensor(left_out) - loss.likelihood.middle, targets.cpu()
-    grid = np.geomspace(1.0, 64.0, 49)
-    return float(min(grid, key=lambda factor: float(loss(factor * outputs, targets).mean())))
+    return float(min(np.geomspace(1.0, 64.0, 49), key=lambda factor: float(loss(factor * outputs, targets).mean())))
 
 
 def head_in_target_units(head: nn.Module, loss: TaskLoss) -> nn.Linear:
@@ -100,7 +99,6 @@ class Network(nn.Module):
         head: nn.Module,
         loss: TaskLoss,
         method: Method,
-        penalties: Mapping[str, Penalty] | None = None,
         *,
         frozen_norm_statistics: bool = False,
     ) -> None:
@@ -112,7 +110,7 @@ class Network(nn.Module):
         self.backbone = backbone
         self.loss = loss
         self.method = method
-        self.penalties = dict(penalties or {})
+        self.penalties: dict[str, Penalty] = {}
         self.frozen_norm_statistics = frozen_norm_statistics
 
     def features(self, batch: Batch) -> Tensor:
@@ -246,8 +244,7 @@ def silence_unused(network: Network, batch: Batch) -> list[str]:
     if not wanted:
         return []
     with network.evaluating(), torch.enable_grad():
-        total = network.features(batch).sum()
-        gradients = torch.autograd.grad(total, list(wanted.values()), allow_unused=True)
+        gradients = torch.autograd.grad(network.features(batch).sum(), list(wanted.values()), allow_unused=True)
     unused = [name for (name, _), gradient in zip(wanted.items(), gradients, strict=True) if gradient is None]
     for name in unused:
         wanted[name].requires_grad_(False)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from hubscout.credentials import strip_credentials
-from hubscout.errors import TuningError
+from hubscout.errors import TuningError, first_line
 from hubscout.hubs import Backbone
 from hubscout.hubs.image_preprocessing import ImagePreprocessing
 from hubscout.hubs.pooling import PAIR_PARTS
@@ -78,10 +78,9 @@ def export_onnx(tuned: Tuned, path: Path, *, tolerance: float = 1e-3) -> float:
     except Exception as error:  # of the exporter or of the runtime: they raise what they like
         if isinstance(error, OSError) or is_full(error):
             raise TuningError(f"{path} cannot be written: {why_not_written(error)}.") from error
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")
         raise TuningError(
-            f"{tuned.model} cannot be written as ONNX: {reason}. The tuned model itself is not touched by this; use it "
-            "in torch, or export another architecture."
+            f"{tuned.model} cannot be written as ONNX: {first_line(error).rstrip('.')}. The tuned model itself is not "
+            "touched by this; use it in torch, or export another architecture."
         ) from error
     return largest
 

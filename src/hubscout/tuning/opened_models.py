@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import InputError
 from hubscout.hubs import Backbone, load
 from hubscout.hubs.backbone import check_modality
-from hubscout.hubs.hub_registry import Identifier
+from hubscout.hubs.model_identifier import Identifier
 from hubscout.hubs.model_objects import is_model, register
 from hubscout.hubs.pooling import PAIR_PARTS
 from hubscout.hubs.saving import read_description
@@ -44,9 +45,12 @@ def open_model(model: Any) -> Backbone:
 
 def open_teacher(model: Any, task: Task) -> tuple[Backbone, nn.Linear | None]:
     """A teacher, and its head where it was tuned for the targets of the task."""
+    named = model
     if (folder := _bare_weights(model)) is not None:
         model = load_tuned(folder)
     backbone = open_model(model)
+    if model is not named:
+        backbone.card = replace(backbone.card, identifier=named)
     check_modality(backbone.card, task.modality, called=f"The teacher {backbone.card.identifier!r}")
     return backbone, _own_head(model, backbone, task)
 
@@ -96,9 +100,3 @@ def feature_width(backbone: Backbone, task: Task) -> int:
     """How many features a model gives for a sample of the task: for pairs that are read apart more than for a text."""
     siamese = task.modality == "text-pair" and getattr(backbone.preprocessing, "pairs", "") == "siamese"
     return (PAIR_PARTS if siamese else 1) * backbone.card.feature_dim
-
-
-def fingerprint(backbone: Backbone) -> str:
-    """What a model is known by in a checkpoint."""
-    card = backbone.card
-    return "/".join(filter(None, (card.weights_fingerprint or card.identifier, card.code_fingerprint)))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hubscout.metric_texts import metric_text
 from hubscout.tasks import task_metrics
 from hubscout.tasks.kinds import kind_of
 
@@ -201,7 +202,8 @@ def search_rate(run: SingleRun) -> RateChoice:
 
     It climbs from a low rate: a rate four times as high takes its place only if its metric is better and the
     log-likelihood of the same samples by more than two standard errors. A small validation split cannot tell the rates
-    apart, and a rate that is too high costs far more than one that is too low.
+    apart, and a rate that is too high costs far more than one that is too low. A higher rate that diverges says nothing
+    of those below it: half of it is tried in its place. After the deadline of the loop none is begun.
     """
     loop, arguments = run.loop, run.arguments
     steps = steps_per_rate(loop.steps)
@@ -212,11 +214,16 @@ def search_rate(run: SingleRun) -> RateChoice:
     found: dict[float, Outcome] = {}
     told: dict[float, str] = {}
     doubts: dict[float, str] = {}
-    for _ in range(TRIALS):
+    left, halved, late = TRIALS, False, False
+    while left:
         with loop.branch([rate / arguments.learning_rate * height for height in shape]):
             outcome = run.outcome(run.validation, run.task.validation)
         finite = bool(np.isfinite(outcome.predicted).all())
-        told[rate] = f"{outcome.primary:.4f} at {rate:g}" if finite else f"divergence at {rate:g}"
+        told[rate] = f"{metric_text(name, outcome.primary)} at {rate:g}" if finite else f"divergence at {rate:g}"
+        if not finite and rate > chosen and not halved:
+            rate, halved = round_rate(rate / 2), True
+            continue
+        left -= 1
         if finite and chosen in found:
             doubts[rate] = _doubt(outcome, found[chosen], loop.network.loss.scale)
         climbs = finite and not doubts.get(rate)
@@ -224,10 +231,16 @@ def search_rate(run: SingleRun) -> RateChoice:
             found[rate] = outcome
         if climbs:
             chosen = rate
+            if halved:
+                break
+        if found and left and loop.is_late:  # they take longer than was planned
+            late = True
+            break
         higher = round_rate(FACTOR * rate)
         rises = climbs and higher not in told and (len(told) == 1 or steps >= ENOUGH_STEPS)
         rate = higher if rises else round_rate(min(told) / FACTOR)
     tried = f"Short runs of {steps} steps gave a validation {name} of {', '.join(told[r] for r in sorted(told))}."
+    tried += " There is no time to try others." if late else ""
     if not found:
         return RateChoice(min(told), f"{tried} The run continues with the lowest.")
     best = max(found, key=lambda rate: (found[rate].primary, rate == chosen))
@@ -240,8 +253,7 @@ def search_rate(run: SingleRun) -> RateChoice:
 
 def _doubt(one: Outcome, other: Outcome, scale: np.ndarray | None) -> str:
     """Why the first is not clearly ahead of the other; empty if it is."""
-    gains = one.log_likelihoods(scale) - other.log_likelihoods(scale)
-    return why_not_ahead(one.primary - other.primary, gains)
+    return why_not_ahead(one.primary - other.primary, one.log_likelihoods(scale) - other.log_likelihoods(scale))
 
 
 def why_not_ahead(lead: float, gains: np.ndarray) -> str:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, finalize
 
 import numpy as np
 
-from hubscout.errors import HubscoutError, TaskError
+from hubscout.errors import TaskError
 from hubscout.features.decoded import Room
-from hubscout.features.preparing import default_threads
 from hubscout.runs.events import Message
 from hubscout.tasks.kept_images import keep_decoded
-from hubscout.tasks.sequences import task_fingerprint
+from hubscout.tasks.sequences import task_fingerprint, unreadable_rows
 
 if TYPE_CHECKING:
     from hubscout.tasks import Task
@@ -24,25 +21,25 @@ if TYPE_CHECKING:
 Unreadable = Mapping[str, Mapping[int, str]]
 """Split → row → why it cannot be read; the reason names the file."""
 _NAMED = 5
-_CHUNK = 64
 _known_readable: WeakSet[Task] = WeakSet()
 """A search tunes on the same task many times, and reads it through once."""
-_kept: dict[int, Task] = {}
-"""By the id of a task: the same with its images decoded. Gone when the task is."""
+_kept: dict[tuple[int, bool], Task] = {}
+"""By the id of a task, and whether its pixels are let go of: the same with images kept. Gone when the task is."""
 
 
 def decoded_once(task: Task, data_in_memory: bool | None = None) -> Task:
     """The task whose images are kept in memory once they were read, as many as there is room for.
 
-    With `data_in_memory=False` the task as it is.
+    With `data_in_memory=False` the task as it is; with True its pixels are let go of once they are on the device.
     """
     if data_in_memory is False:
         return task
-    if id(task) not in _kept and (kept := keep_decoded(task, Room().take)) is not task:
-        _kept[id(task)] = kept
-        finalize(task, _kept.pop, id(task), None)
+    place = id(task), bool(data_in_memory)
+    if place not in _kept and (kept := keep_decoded(task, Room().take)) is not task:
+        _kept[place] = kept
+        finalize(task, _kept.pop, place, None)
         _known_readable.discard(task)  # it is read once more, and kept
-    return _kept.get(id(task), task)
+    return _kept.get(place, task)
 
 
 def read_through(
@@ -69,13 +66,7 @@ def find_unreadable(task: Task) -> dict[str, dict[int, str]]:
     """Read every sample of every split once."""
     if task in _known_readable:
         return {}
-    found = {}
-    with ThreadPoolExecutor(default_threads()) as pool:
-        for name, split in task.splits.items():
-            starts = range(0, len(split), _CHUNK)
-            bad = {row: why for part in pool.map(partial(_read, split.inputs), starts) for row, why in part.items()}
-            if bad:
-                found[name] = bad
+    found = {name: bad for name, split in task.splits.items() if (bad := unreadable_rows(split.inputs))}
     if not found:
         _known_readable.add(task)
     return found
@@ -112,20 +103,6 @@ def without(
     )
     _known_readable.add(kept)
     return kept
-
-
-def _read(inputs: Sequence[Any], start: int) -> dict[int, str]:
-    bad = {}
-    for row in range(start, min(start + _CHUNK, len(inputs))):
-        try:
-            inputs[row]
-        except MemoryError:
-            raise
-        except HubscoutError as error:
-            bad[row] = str(error)
-        except Exception as error:  # whatever a sequence of the user's own raises
-            bad[row] = f"sample {row} ({type(error).__name__}: {error})."
-    return bad
 
 
 def _listed(reasons: Sequence[str]) -> str:

@@ -13,26 +13,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from hubscout.features.extraction import downloads_told
+from hubscout.features.feature_keys import identity
 from hubscout.hubs import Backbone
 from hubscout.runs.events import Message, Observer, silent
 from hubscout.runs.run_folder import CHECKPOINTS, CURVES, describe_environment
 from hubscout.runs.tuning_record import Curves
 from hubscout.tasks import Split, Task
+from hubscout.tasks.kept_images import let_go_of_pixels
 from hubscout.tasks.kinds import kind_of
 from hubscout.tasks.sequences import task_fingerprint
 from hubscout.tasks.task_metrics import Outcome
 from hubscout.tuning.arguments import TuningArguments
-from hubscout.tuning.baselines import guess_metric, null_loss
+from hubscout.tuning.baselines import guess_metric
 from hubscout.tuning.batches import MODEL, Batches, BatchPlan, StreamedBatches, default_workers, distinct_views
 from hubscout.tuning.checkpoints import Checkpoints
 from hubscout.tuning.companions import check_mixable, restrict
 from hubscout.tuning.decoded_batches import HeldBatches, augments, fits
+from hubscout.tuning.divergence import LossWatch
 from hubscout.tuning.evaluator import predict_split
 from hubscout.tuning.frozen_features import FrozenFeatures
 from hubscout.tuning.loop import Loop
-from hubscout.tuning.losses import Rows, TaskLoss, check_trainable
+from hubscout.tuning.losses import Rows, TaskLoss, check_trainable, null_loss
 from hubscout.tuning.methods import METHODS, Method, Preparation
 from hubscout.tuning.methods.zoo import is_mixture
 from hubscout.tuning.network import (
@@ -44,11 +48,13 @@ from hubscout.tuning.network import (
     posterior_head,
     silence_unused,
 )
-from hubscout.tuning.opened_models import feature_width, fingerprint, open_model_to_tune, open_teacher
+from hubscout.tuning.opened_models import feature_width, open_model_to_tune, open_teacher
+from hubscout.tuning.pass_time import TooSlowError
 from hubscout.tuning.processes import end_run, make_accelerator, share_from_main, start_trackers
 from hubscout.tuning.rates import RateChoice
 from hubscout.tuning.readable import decoded_once, find_unreadable, without
 from hubscout.tuning.teacher_answers import answers_of_views
+from hubscout.tuning.teaching_time import TeachingTime
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -59,7 +65,8 @@ if TYPE_CHECKING:
 class SingleRun:
     """The parts of one run, put together.
 
-    `restarts` says of each earlier run why it diverged: this one has learning rates that much lower. `begin` makes
+    `restarts` says of each earlier run why it diverged: this one has learning rates that much lower, and the
+    `identities` of the same models, so that nobody works them out again. `begin` makes
     the `loop`, which can then be run in parts; `finish` of `tuning_run` ends it.
     """
 
@@ -80,9 +87,15 @@ class SingleRun:
         skip_bad: bool = False,
         restarts: Sequence[str] = (),
         rate: RateChoice | None = None,
+        identities: Sequence[str] = (),
         began: float | None = None,
+        budget: float | None = None,
     ) -> None:
         self.began = began if began is not None else time.perf_counter()
+        self.budget = float(arguments.budget) if arguments.budget is not None else budget
+        """Seconds from there on, less what earlier calls have `spent`."""
+        self.spent = 0.0
+        self.method_asked = method
         self.method: Method = METHODS[method]()
         check_trainable(task)
         self.asked, self.restarts = arguments, tuple(restarts)
@@ -90,6 +103,8 @@ class SingleRun:
         self.folder = out
         self.accelerator: Accelerator = make_accelerator(arguments, self.folder)
         self.observer = observer if self.accelerator.is_main_process else silent
+        self.known: dict[str, Outcome] = {}
+        """Of a linear probe that is taken as it is: what it says of a split, so that nobody asks it again."""
         self.notes: list[str] = [*([rate.reason] if rate else []), *restarts]
         self.environment = describe_environment(device=str(self.accelerator.device))
         self.shared = share_from_main(self.accelerator)
@@ -97,18 +112,29 @@ class SingleRun:
             self.model = open_model_to_tune(model, task)
             opened = [open_teacher(teacher, task) for teacher in teachers] if self.method.uses_teachers else []
         self.teachers, self.teacher_heads = [teacher for teacher, _ in opened], [head for _, head in opened]
-        if any(fingerprint(teacher) == fingerprint(self.model) for teacher in self.teachers):
+        self.teachers_asked = [teacher.card.identifier for teacher in self.teachers]
+        self.taught_by = list(range(len(self.teachers)))
+        """Of those that were asked for, the places of those that teach: where time is short, not all of them."""
+        # Of the weights as they are now: a network in memory may have been trained since its card was written.
+        self.identities = list(identities) or [identity(one) for one in (self.model, *self.teachers)]
+        if self.identities[0] in self.identities[1:]:
             self.note(f"The model {self.model.card.identifier} is among its own teachers.")
         task = decoded_once(task, arguments.data_in_memory)
-        bad = self.shared(lambda: find_unreadable(task))
-        self.task = without(task, bad, skip_bad=skip_bad)
+        self.task = without(task, self.shared(lambda: find_unreadable(task)), skip_bad=skip_bad)
         for said in self.task.notes[len(task.notes) :]:
             self.note(said)
         check_trainable(self.task)
         check_mixable(self.task, arguments.mixup)
         device = str(self.accelerator.device)
         self.frozen_features = FrozenFeatures(
-            self.task, device, cache, arguments.workers, self.shared, self.observer, untouched=self.model
+            self.task,
+            device,
+            cache,
+            arguments.workers,
+            self.shared,
+            self.observer,
+            untouched=self.model,
+            hurried=self.budget is not None,
         )
 
     def go_on_at(self, choice: RateChoice) -> None:
@@ -131,11 +157,20 @@ class SingleRun:
     def begin(self, resume: bool = False) -> None:
         """Build the network and its loop, at the first step or where an earlier run stopped."""
         found = self._last_checkpoint(resume)
-        if found is not None and self.asked.trade_off is None:  # its own, whatever has become of the default since
-            self.arguments = self.arguments.replace(trade_off=found[1]["train_state"].get("trade_off"))
+        if found is not None:
+            stood = found[1]["train_state"]
+            self.spent = stood["seconds"]
+            if self.asked.trade_off is None:  # its own, whatever has become of the default since
+                self.arguments = self.arguments.replace(trade_off=stood.get("trade_off"))
+            if views := stood.get("teacher_views"):
+                self.arguments = self.arguments.replace(teacher_views=views)
+            taught_by = stood.get("taught_by")
+            if taught_by is not None and taught_by != self.taught_by:  # whoever there may be time for now
+                self.keep_teachers(taught_by)
         accelerator, arguments = self.accelerator, self.arguments
         loss = TaskLoss.of(self.task, label_smoothing=arguments.label_smoothing)
         rows = Rows.of(self.task.train, loss, accelerator.device)
+        self.teaching_time = TeachingTime(self, limited=found is None and self.budget is not None)
         network = self._build(loss, rows)
         plan = BatchPlan(len(self.task.train), arguments.batch_size, arguments.seed)
         check_batches(network, plan, accelerator.num_processes)
@@ -155,7 +190,7 @@ class SingleRun:
         unused = silence_unused(network, example)
         for note in restrict(network, arguments, unused, accelerator.device):
             self.note(note)
-        self.validation = self.batches_of(self.task.validation, {MODEL: self.model.preprocessing}, augment=False)
+        self.validate_on(self.task.validation)
         validates = len(self.task.validation) > 0
         self.loop = Loop(
             network,
@@ -167,8 +202,10 @@ class SingleRun:
             accelerator,
             (lambda: self.outcome(self.validation, self.task.validation)) if validates else None,
             served,
-            null_loss(self.task, loss, rows),
-            guess_metric(self.task, "validation") if validates else -math.inf,
+            LossWatch(
+                null_loss(self.task, loss, rows),
+                guess_metric(self.task, "validation") if validates else -math.inf,
+            ),
             self.checkpoints(),
             Curves(self.folder / CURVES if self.folder and accelerator.is_main_process else None),
             self.observer,
@@ -176,34 +213,57 @@ class SingleRun:
         )
         self._start(found)
 
+    @property
+    def seconds_left(self) -> float | None:
+        """Of the budget; None without one."""
+        return None if self.budget is None else self.began - self.spent + self.budget - time.perf_counter()
+
+    def keep_teachers(self, places: Sequence[int]) -> None:
+        """Go on with these of the teachers; with fine-tuning where there are none of them."""
+        self.teachers = [self.teachers[place] for place in places]
+        self.teacher_heads = [self.teacher_heads[place] for place in places]
+        self.taught_by = [self.taught_by[place] for place in places]
+        self.method = METHODS[self.method_asked if places else "fine-tune"]()
+
     def _build(self, loss: TaskLoss, rows: Rows) -> Network:
-        """Head, method and network, with whatever they want to know of frozen features."""
-        arguments, device = self.arguments, self.accelerator.device
-        frozen, model = self.frozen_features, self.model
+        """Head, method and network, without teachers that are too slow for the budget."""
+        frozen, device = self.frozen_features, self.accelerator.device
+        while True:
+            try:
+                with frozen.watched(self.teaching_time.watch):
+                    head = self._prepare(loss, rows)
+                break
+            except TooSlowError as error:
+                self.teaching_time.leave_out(error)
+        for note in (self.teaching_time.told(), *self.method.notes):
+            if note:
+                self.note(note)
+        network = Network(self.model, head, loss, self.method, frozen_norm_statistics=keeps_norm_statistics(self))
+        network.to(device)
+        if device.type == "cuda" and not is_mixture(network.body):  # a mixture stacks its teachers' kernels: five axes
+            network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return network
+
+    def _prepare(self, loss: TaskLoss, rows: Rows) -> nn.Linear:
+        """The head, and the method made ready: with whatever they want to know of frozen features."""
+        arguments, frozen = self.arguments, self.frozen_features
         if arguments.head_init == "random":
-            head = new_head(feature_width(model, self.task), loss, arguments.seed)
+            head = new_head(feature_width(self.model, self.task), loss, arguments.seed)
         else:
-            head = self.shared(lambda: posterior_head(frozen, model, rows.targets, loss))
+            head = self.shared(lambda: posterior_head(frozen, self.model, rows.targets, loss))
         self.method.prepare(
             Preparation(
                 self.task,
-                model,
+                self.model,
                 self.teachers,
                 arguments,
-                device,
+                self.accelerator.device,
                 frozen,
                 self.teacher_heads,
                 partial(answers_of_views, self),
             )
         )
-        for note in self.method.notes:
-            self.note(note)
-        frozen.forget()
-        network = Network(model, head, loss, self.method, frozen_norm_statistics=keeps_norm_statistics(self))
-        network.to(device)
-        if device.type == "cuda" and not is_mixture(network.body):  # a mixture stacks its teachers' kernels: five axes
-            network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        return network
+        return head
 
     def batches_of(self, split: Split, views: Mapping[str, Any], *, augment: bool, fixed_views: int = 0) -> Batches:
         """Batches of a split, in the views of some preprocessings."""
@@ -211,7 +271,7 @@ class SingleRun:
         held = arguments.data_in_memory
         if held is None:  # only what comes out the same
             held = not (augment and augments(views)) and fits(split.inputs, views, self.accelerator.device)
-        return (HeldBatches if held else StreamedBatches)(
+        batches: Batches = (HeldBatches if held else StreamedBatches)(
             split.inputs,
             views,
             seed=arguments.seed,
@@ -220,6 +280,13 @@ class SingleRun:
             device=self.accelerator.device,
             fixed_views=fixed_views,
         )
+        if arguments.data_in_memory:  # what is trained on is there; the next model may decode again
+            let_go_of_pixels(split.inputs)
+        return batches
+
+    def validate_on(self, split: Split) -> None:
+        """Prepare batches of what the run is validated on."""
+        self.validation = self.batches_of(split, {MODEL: self.model.preprocessing}, augment=False)
 
     def outcome(self, batches: Batches, split: Split, network: Network | None = None) -> Outcome:
         """What the network of the run, or another one, makes of the first samples of some batches."""
@@ -241,9 +308,9 @@ class SingleRun:
         decisive = {"train": self.task.train, "validation": self.task.validation}
         identity = {
             "task": task_fingerprint(self.task.kind, self.task.modality, self.task.target_names, decisive),
-            "model": fingerprint(self.model),
-            "teachers": [fingerprint(teacher) for teacher in self.teachers],
-            "method": self.method.name,
+            "model": self.identities[0],
+            "teachers": self.identities[1:],
+            "method": METHODS[self.method_asked].name,
             **self.asked.decisive(),
         }
         return Checkpoints(self.folder / CHECKPOINTS, identity, self.arguments.keep_checkpoints)
@@ -287,6 +354,7 @@ class SingleRun:
             for reason in self.restarts:
                 loop.journal.add("note", step=0, text=reason)
         loop.restarts = self.restarts
+        loop.train_state.taught_by, loop.train_state.teacher_views = self.taught_by, self.method.views
         loop.train_state.trade_off = getattr(self.method, "trade_off", None)
         self.announce()
         if self.arguments.trackers:

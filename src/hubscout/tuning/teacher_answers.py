@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +14,8 @@ from torch import Tensor
 from hubscout.errors import InputError
 from hubscout.evidence import Evidence
 from hubscout.hubs import Backbone, Batch
+from hubscout.runs.events import Advanced, Started
+from hubscout.runs.texts import LONGEST_IN_A_LINE, names_by_model
 from hubscout.tasks.kinds import kind_of
 from hubscout.tuning.batches import MODEL, BatchPlan, distinct_views
 from hubscout.tuning.losses import Rows, TaskLoss
@@ -83,7 +86,6 @@ class TeacherPanel:
         self.posteriors: list[Evidence] = []
         """The teachers' posteriors, in order; empty until `study`."""
         self._placed = False
-        self._folded: tuple[list[Tensor], Tensor] | None = None
 
     def study(self) -> None:
         """Fit the teachers' posteriors on the train split."""
@@ -98,7 +100,8 @@ class TeacherPanel:
     def summary(self) -> str:
         """Who teaches, how well they explain the labels and how much they count."""
         scores = [evidence.score for evidence in self.posteriors]
-        told = [f"{t.card.identifier} (LogME {s:.3f}" for t, s in zip(self.teachers, scores, strict=True)]
+        called = names_by_model((t.card.identifier for t in self.teachers), room=LONGEST_IN_A_LINE)
+        told = [f"{called[t.card.identifier]} (LogME {s:.3f}" for t, s in zip(self.teachers, scores, strict=True)]
         if self.rule == "precision":
             return "Teachers weighted by their precision for each sample: " + ", ".join(f"{one})" for one in told)
         shares = self.weights().mean(axis=1)
@@ -131,17 +134,18 @@ class TeacherPanel:
         if self.rule == "precision":
             mixed = self._mix([matrix.double().cpu().numpy() for matrix in features])
             return torch.as_tensor(mixed, dtype=torch.float32).to(self.device)
-        if self._folded is None:
-            # π_k is folded into m_k: one matrix product per teacher and step.
-            shares = list(zip(self.posteriors, self.weights(), strict=True))
-            products = [evidence.weights * share[:, None] for evidence, share in shares]
-            intercept = np.sum([evidence.intercept * share for evidence, share in shares], axis=0)
-            matrices = [torch.as_tensor(matrix, dtype=torch.float32).to(self.device) for matrix in products]
-            self._folded = matrices, torch.as_tensor(intercept, dtype=torch.float32).to(self.device)
         matrices, constant = self._folded
         with torch.autocast(self.device.type, enabled=False):
-            parts = [f @ m.T for f, m in zip(features, matrices, strict=True)]
-            return torch.stack(parts).sum(dim=0) + constant
+            return torch.stack([f @ m.T for f, m in zip(features, matrices, strict=True)]).sum(dim=0) + constant
+
+    @cached_property
+    def _folded(self) -> tuple[list[Tensor], Tensor]:
+        """π_k is folded into m_k: one matrix product per teacher and step."""
+        shares = list(zip(self.posteriors, self.weights(), strict=True))
+        products = [evidence.weights * share[:, None] for evidence, share in shares]
+        intercept = np.sum([evidence.intercept * share for evidence, share in shares], axis=0)
+        matrices = [torch.as_tensor(matrix, dtype=torch.float32).to(self.device) for matrix in products]
+        return matrices, torch.as_tensor(intercept, dtype=torch.float32).to(self.device)
 
     def _mix(self, features: Sequence[np.ndarray], labels: np.ndarray | None = None) -> np.ndarray:
         seen = list(zip(self.posteriors, features, strict=True))
@@ -277,6 +281,8 @@ def answers_of_views(
 ) -> Tensor:
     """(views · rows, C): what `answer` makes of each fixed view of each sample of train; view v is that of epoch v.
 
+    Under a budget there are as many views as there is time for.
+
     The model is shown the same views in turn, by the same seeds: `tuning.batches.view_of`.
     """
     arguments, device, count = run.arguments, run.accelerator.device, len(run.task.train)
@@ -288,13 +294,14 @@ def answers_of_views(
             "views would be the same: choose 'cached'."
         )
     views, served = distinct_views({MODEL: next(iter(preprocessings.values())), **preprocessings})
-    run.note(f"The teachers' answers are cached for {arguments.teacher_views} views of each sample.")
 
     def answered() -> np.ndarray:
         plan = BatchPlan(count, arguments.batch_size, arguments.seed)
         steps = range(arguments.teacher_views * plan.batches_per_epoch)
         batches = run.batches_of(run.task.train, views, augment=True)
         table = np.empty((0, 0), dtype=np.float32)
+        if (watch := run.teaching_time.watch_views()) is not None:
+            watch(Started("", count))
         for step, share in zip(steps, batches.train(plan, steps, 0, 1), strict=True):
             placed = share.to(device).views
             with torch.no_grad():
@@ -302,6 +309,15 @@ def answers_of_views(
             if not len(table):
                 table = np.empty((arguments.teacher_views * count, found.shape[1]), dtype=np.float32)
             table[plan.epoch(step) * count + share.samples.numpy()] = found
+            if watch is not None:
+                watch(Advanced("", len(share.samples)))
+                made, rest = divmod(step + 1, plan.batches_per_epoch)
+                if not rest and not watch.allows_another(made):
+                    return table[: made * count]
         return table
 
-    return torch.as_tensor(run.shared(answered)).to(device)
+    table = run.shared(answered)
+    made, wanted = len(table) // count, arguments.teacher_views
+    short = f", not for {wanted}: there is no time for more" if made < wanted else ""
+    run.note(f"The teachers' answers are cached for {made} views of each sample{short}.")
+    return torch.as_tensor(table).to(device)

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from hubscout.errors import TuningError
+from hubscout.grouping import grouped
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.batches import MODEL, BatchPlan, Share, mixed_seed, view_of
 from hubscout.tuning.companions import mix
 from hubscout.tuning.graphed_passes import GraphedPasses, can_be_graphed
 from hubscout.tuning.losses import Rows
-from hubscout.tuning.network import Network
+from hubscout.tuning.network import Network, has_batch_norm
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -43,6 +44,8 @@ class TrainStep:
         self.wrapped, self.prepared = self.accelerator.prepare(self.network, self.optimizer)
         share = -(-self.plan.batch_size // self.accelerator.num_processes)
         self.micro_batch = self.arguments.micro_batch_size or share
+        # Batch norms and spectral shrinkage look at a batch as a whole.
+        self.cuts_by_length = not self.arguments.bss and not has_batch_norm(self.network)
         self.graphs: GraphedPasses | None = None
         self.may_be_graphed = self.arguments.cuda_graphs and self.accelerator.scaler is None
 
@@ -74,7 +77,8 @@ class TrainStep:
         total_rows = self.rows.count(self.plan.batch(step))
         if self.arguments.mixup is not None:
             share = mix(share, self.arguments.mixup, mixed_seed(self.arguments.seed, 11, step))
-        micro_batches = list(share.slices(self.micro_batch))
+        groups = share.by_length(accelerator.device.type) if self.cuts_by_length else [share]
+        micro_batches = [micro for group in groups for micro in group.slices(self.micro_batch)]
         graphed = len(micro_batches) == 1 and share.partners is None
         # Of a method that has cached several views: the rows of the one that is shown now.
         first_row = view_of(self.plan.epoch(step), self.network.method.views) * len(self.rows.targets)
@@ -183,11 +187,8 @@ def _seed(seed: int, device: torch.device) -> None:
 def build_optimizer(network: Network, arguments: TuningArguments) -> torch.optim.Optimizer:
     """SGD with Nesterov momentum or AdamW, with the backbone's and the new modules' own rates in `initial_lr`."""
     fresh = {id(parameter) for parameter in network.new_parameters()}
-    groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
-    for parameter in network.parameters():
-        if parameter.requires_grad:
-            spared = arguments.optimizer == "adamw" and parameter.ndim < 2
-            groups.setdefault((id(parameter) in fresh, spared), []).append(parameter)
+    adamw, learnt = arguments.optimizer == "adamw", [one for one in network.parameters() if one.requires_grad]
+    groups = grouped(((id(one) in fresh, adamw and one.ndim < 2), one) for one in learnt)
     settings: list[dict[str, Any]] = []
     for (new, spared), parameters in groups.items():
         rate = arguments.head_learning_rate if new else arguments.learning_rate

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from hubscout.credentials import strip_credentials
-from hubscout.engines import Engine, Job, JobResult, open_engine, report
+from hubscout.engines import Engine, Job, JobResult, report
+from hubscout.engines.engine import running_engine
 from hubscout.errors import RunError
 from hubscout.ranking.jobs import TaskReference
 from hubscout.runs.events import Message, Validated, metrics_text
@@ -66,8 +67,7 @@ def trial_runner(
     A trial is called with the task, as jobs get it, and with its options. An observer belongs to this process: from
     others, validations come as notes.
     """
-    runner = open_engine(engine, **(engine_options or {}))
-    try:
+    with running_engine(engine, engine_options) as runner:
         sent, device = TaskReference.of(task, runner), str(options.get("device", "auto"))
 
         def run(trials: Mapping[str, Callable[..., Any]]) -> Iterator[JobResult]:
@@ -78,8 +78,6 @@ def trial_runner(
             return runner.run(jobs, observer=observer if runner.elsewhere else None)
 
         yield run
-    finally:
-        runner.close()
 
 
 def trial_job(key: str, work: Callable[[], Any], engine: Engine, device: str) -> Job:

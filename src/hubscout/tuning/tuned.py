@@ -5,20 +5,23 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from hubscout.errors import InputError
+from hubscout.errors import InputError, ModelError, first_line
+from hubscout.features.precision import is_device_fault, is_out_of_memory
+from hubscout.hubs.length_groups import forward_by_length
+from hubscout.metric_texts import bounds_text, interval_text, metric_text
 from hubscout.runs.evaluation_record import EvaluationRecord
 from hubscout.runs.hooks import call
 from hubscout.runs.tuning_record import TuningRecord, TuningRun, plain_metrics, tuning_run
 from hubscout.tasks.images import Images, image_pixels
 from hubscout.tasks.kinds import kind_of
-from hubscout.tasks.task_metrics import MetricValue
+from hubscout.tasks.task_metrics import Metrics, MetricValue
+from hubscout.text_table import html_table, text_table
 from hubscout.tuning import tuned_folder
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.losses import TaskLoss
@@ -29,13 +32,11 @@ from hubscout.tuning.predictions import Predictions
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from hubscout.hubs import Backbone
+    from hubscout.hubs import Backbone, Batch
     from hubscout.report.charts.chart import Chart
 
 
 _HEADS = ("split", "metric", "value", "interval")
-Metrics = Mapping[str, Mapping[str, MetricValue]]
-"""Split → metric → value with its interval."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -125,7 +126,9 @@ class Tuned:
             Classes, labels, tags or numbers, with probabilities.
 
         Raises:
-            InputError: a single input in place of a sequence, or none at all.
+            InputError: a single input in place of a sequence, none at all, or inputs that the network does not take
+                or gives no finite number for.
+            ModelError: memory ran out, or the device failed.
 
         Example:
             `tuned.predict(["a.jpg", "b.jpg"]).labels`
@@ -140,14 +143,40 @@ class Tuned:
         preprocessing, parameter = self.backbone.preprocessing, next(self.head.parameters())
         if self.backbone.module is not None:
             self.backbone.module.eval()
-        outputs = []
+        outputs, device = [], parameter.device
+
+        def forward(batch: Batch) -> Tensor:
+            placed = {name: value.to(device) for name, value in batch.items()}
+            try:
+                return self.head(self.backbone.forward(placed).features.to(parameter.dtype))
+            except RuntimeError as error:
+                shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in batch.items())
+                if is_out_of_memory(error):
+                    told = f"Out of memory on {device} with inputs of {shapes}"
+                    raise ModelError(f"{told}: give a smaller batch_size than {batch_size}.") from error
+                if is_device_fault(error):
+                    raise ModelError(
+                        f"{device} failed while the network ran: {first_line(error)}. Start a new process: this one "
+                        'cannot use the device after such a fault. On a CPU (to("cpu")) the reason may be plainer.'
+                    ) from error
+                raise InputError(
+                    f"The network does not take these inputs ({shapes}): {first_line(error)}. Give samples such as "
+                    "those that it was tuned on."
+                ) from error
+
         with torch.no_grad():
             for start in range(0, len(inputs), batch_size):
                 samples = [preprocessing(inputs[i]) for i in range(start, min(start + batch_size, len(inputs)))]
-                batch = {name: value.to(parameter.device) for name, value in preprocessing.collate(samples).items()}
-                outputs.append(self.head(self.backbone.forward(batch).features.to(parameter.dtype)))
+                outputs.append(forward_by_length(forward, preprocessing.collate(samples), device.type))
         lengths = tuple(len(words) for words in inputs) if kind_of(self.kind).rows_are_words else None
-        return Predictions(self.kind, self.target_names, self.loss.decode(torch.cat(outputs)), lengths)
+        found = torch.cat(outputs)
+        finite = torch.isfinite(found).all(dim=1)
+        if not finite.all():
+            raise InputError(
+                f"The network gives no finite numbers for {int((~finite).sum()):,} of {len(found):,} rows, the first "
+                f"is row {int((~finite).nonzero()[0])}: are the inputs finite?"
+            )
+        return Predictions(self.kind, self.target_names, self.loss.decode(found), lengths)
 
     def to(self, device: str | torch.device) -> Tuned:
         """Move to a device, in place.
@@ -303,6 +332,8 @@ class Tuned:
 
     @property
     def _title(self) -> str:
+        if self.tuning_record().is_linear_probe:
+            return f"{self.model} on {self.task_name}, as a linear probe"
         words = f"{self.model} tuned on {self.task_name} by {self.method}"
         return f"{words} with {', '.join(self.teachers)}" if self.teachers else words
 
@@ -317,36 +348,27 @@ class Tuned:
         """Split, metric, value and interval."""
         for split, found in self._parts:
             for name, one in found.items():
-                yield split, name, f"{one.value:.4f}", f"{one.low:.4f} … {one.high:.4f}"
+                yield split, name, metric_text(name, one.value), bounds_text(name, one.low, one.high, " … ")
 
     def __rich__(self) -> Table:
-        from rich.table import Table
-        from rich.text import Text
-
-        # Names are text, never markup.
-        table = Table(title=Text(self._title), title_justify="left", header_style="bold")
-        for head in _HEADS:
-            table.add_column(head, justify="right" if head in {"value", "interval"} else "left")
-        for line in self._cells:
-            table.add_row(*map(Text, line))
-        return table
+        return text_table(_HEADS, self._cells, right=("value", "interval"), title=self._title)
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{head}</th>" for head in _HEADS)
-        lines = ("".join(f"<td>{escape(cell)}</td>" for cell in line) for line in self._cells)
-        body = "".join(f"<tr>{line}</tr>" for line in lines)
-        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
-        caption = f"<caption>{escape(self._title)}</caption>"
-        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
+        return html_table(_HEADS, self._cells, title=self._title, notes=self.notes)
 
     def __repr__(self) -> str:
-        measured = "".join(f", {split} {self.metric(split)}" for split in self.metrics)
+        first = {split: next(iter(found)) for split, found in self.metrics.items()}
+        measured = "".join(
+            f", {split} {name} {interval_text(name, *self.metric(split))}" for split, name in first.items()
+        )
         return f"Tuned({self.model!r} on {self.task_name!r} by {self.method}{measured})"
 
     def __str__(self) -> str:
         lines = [self._title]
         for split, found in self._parts:
-            lines.append(f"  {split}: " + ", ".join(f"{name} {value}" for name, value in found.items()))
+            lines.append(
+                f"  {split}: " + ", ".join(f"{name} {interval_text(name, *one)}" for name, one in found.items())
+            )
         if self.warning:
             lines.append(f"  Warning: {self.warning}")
         return "\n".join(lines)

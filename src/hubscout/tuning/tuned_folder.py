@@ -16,16 +16,19 @@ from torch import nn
 
 from hubscout.credentials import strip_credentials
 from hubscout.errors import InputError, ModelNotFoundError, RunError, TuningError
+from hubscout.features.feature_keys import network_digest
 from hubscout.file_identifiers import IdentifierFromFile
 from hubscout.hubs import Backbone
 from hubscout.hubs import load as load_backbone
-from hubscout.hubs.hub_registry import Identifier, code_wanted
-from hubscout.hubs.model_objects import register
+from hubscout.hubs.model_identifier import Identifier, code_wanted
+from hubscout.hubs.model_objects import names_in_memory, register
 from hubscout.hubs.saving import DESCRIPTION, HEAD_WEIGHTS, read_description
 from hubscout.hubs.weight_files import fit_state, read_state
+from hubscout.metric_texts import bounds_text, metric_text
 from hubscout.runs.evaluation_record import read_evaluation, write_evaluation
 from hubscout.runs.files import read_lines, why_not_written, write_atomically
 from hubscout.runs.run_folder import CURVES, TUNING
+from hubscout.runs.texts import short_names
 from hubscout.runs.tuning_record import read_tuning, write_tuning
 from hubscout.tasks.kinds import kind_of
 from hubscout.tasks.task_metrics import MetricValue
@@ -42,6 +45,7 @@ def save(tuned: Tuned, folder: Path) -> Path:
     Files of an earlier model in `folder` are replaced; other files there are left alone.
     """
     backbone, head = tuned.deployable()
+    backbone.card = replace(backbone.card, identifier=tuned.model)  # what the network is built by
     partial: Path | None = None
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -85,8 +89,7 @@ def save_record(tuned: Tuned, folder: Path) -> None:
     needed = ", allow_code=True" if opens_by_code(tuned, folder) else ""
     if is_bare(folder) and _is_in_memory(tuned.model):
         needed = ", model=network"
-    card = model_card(tuned, read_description(folder), needed)
-    write_atomically(folder / "README.md", strip_credentials(card))
+    write_atomically(folder / "README.md", strip_credentials(model_card(tuned, read_description(folder), needed)))
 
 
 def load(folder: Path, *, allow_code: bool = False, model: Any = None) -> Tuned:
@@ -108,6 +111,7 @@ def load(folder: Path, *, allow_code: bool = False, model: Any = None) -> Tuned:
     except InputError:
         # Bare weights: only the model's own identifier says how to build the network.
         backbone, head = _load_parts(folder, record.model if model is None else model, len(names))
+        give_own_card(backbone, record.model)
     try:
         evaluation, notes = read_evaluation(folder), record.notes
     except RunError as error:  # the weights are as good as before
@@ -131,6 +135,18 @@ def load(folder: Path, *, allow_code: bool = False, model: Any = None) -> Tuned:
         "notes": notes,
     }
     return Tuned(**{**common_fields(record, Tuned), **changed})
+
+
+def give_own_card(backbone: Backbone, base: str, folder: Path | None = None) -> None:
+    """Name a tuned network for what it is, which is not the model of its card: by its folder, or as one in memory."""
+    if backbone.module is None:
+        return
+    if folder is not None and (folder / DESCRIPTION).is_file() and not is_bare(folder):
+        identifier = str(Identifier("file", str(folder)))
+    else:
+        identifier = register(backbone, f"{short_names([base])[0]}-tuned", taken=names_in_memory())
+    digest = network_digest(backbone.module)
+    backbone.card = replace(backbone.card, identifier=identifier, tuned_from=base, weights_fingerprint=digest)
 
 
 def find_head(backbone: Backbone, outputs: int) -> nn.Linear:
@@ -166,6 +182,45 @@ def _load_parts(folder: Path, model: Any, outputs: int) -> tuple[Backbone, nn.Mo
     return backbone, head
 
 
+_CARD = """---
+base_model: {base_model}
+library_name: {library}
+tags: [hubscout]
+---
+
+# {tuned.task_name}, by {card.architecture}
+
+{warning}A model for {tuned.kind} of {modality} inputs, tuned with hubscout.
+
+- base model: `{tuned.model}` ({card.params:,} parameters)
+- method: {tuned.method}{teachers}
+- data: {tuned.task_name}, {sizes} (fingerprint `{tuned.task_fingerprint}`)
+- licence of the base model's weights: {licence}
+- {targets}: {names}
+
+## Metrics
+
+With {tuned.arguments.confidence:.0%} intervals over samples.
+
+{metrics}
+
+## How it was tuned
+
+{tuned.steps} steps, weights of step {tuned.best_step}{best}.
+
+{notes}
+```json
+{arguments}
+```
+
+## How to open it
+
+```python
+{opening}
+```
+"""
+
+
 def model_card(tuned: Tuned, description: Mapping[str, Any], needed: str = "") -> str:
     """Markdown with the front matter that model hubs read; `description` is what `Backbone.save` wrote of itself.
 
@@ -173,53 +228,24 @@ def model_card(tuned: Tuned, description: Mapping[str, Any], needed: str = "") -
     """
     library, opening = _opening(tuned, description, needed)
     names = tuned.target_names
-    shown = ", ".join(names[:40]) + (f", … ({len(names)} in all)" if len(names) > 40 else "")
-    lines = [
-        "---",
-        f"base_model: {json.dumps(tuned.model)}",
-        f"library_name: {library}",
-        "tags: [hubscout]",
-        "---",
-        "",
-        f"# {tuned.task_name}, by {tuned.backbone.card.architecture}",
-        "",
-        *([f"**Warning: {tuned.warning}**", ""] if tuned.warning else []),
-        f"A model for {tuned.kind} of {tuned.backbone.card.modalities[0]} inputs, tuned with hubscout.",
-        "",
-        f"- base model: `{tuned.model}` ({tuned.backbone.card.params:,} parameters)",
-        f"- method: {tuned.method}"
-        + (f", teachers: {', '.join(f'`{t}`' for t in tuned.teachers)}" if tuned.teachers else ""),
-        f"- data: {tuned.task_name}, "
-        + ", ".join(f"{count:,} {split}" for split, count in tuned.sizes.items())
-        + f" (fingerprint `{tuned.task_fingerprint}`)",
-        f"- licence of the base model's weights: {tuned.backbone.card.licence or 'not stated'}",
-        f"- {'columns' if kind_of(tuned.kind).is_real_valued else 'labels'}: {shown}",
-        "",
-        "## Metrics",
-        "",
-        f"With {tuned.arguments.confidence:.0%} intervals over samples.",
-        "",
-        *_table(tuned),
-        "",
-        "## How it was tuned",
-        "",
-        f"{tuned.steps} steps, weights of step {tuned.best_step}"
-        + (" (the best on validation)." if tuned.arguments.keep_best else "."),
-        "",
-        *(f"- {note}" for note in tuned.notes),
-        "",
-        "```json",
-        json.dumps(tuned.arguments.decisive(), indent=1),
-        "```",
-        "",
-        "## How to open it",
-        "",
-        "```python",
-        *opening,
-        "```",
-        "",
-    ]
-    return "\n".join(lines)
+    return _CARD.format(
+        tuned=tuned,
+        card=tuned.backbone.card,
+        base_model=json.dumps(tuned.model),
+        library=library,
+        warning=f"**Warning: {tuned.warning}**\n\n" if tuned.warning else "",
+        modality=tuned.backbone.card.modalities[0],
+        teachers=f", teachers: {', '.join(f'`{t}`' for t in tuned.teachers)}" if tuned.teachers else "",
+        sizes=", ".join(f"{count:,} {split}" for split, count in tuned.sizes.items()),
+        licence=tuned.backbone.card.licence or "not stated",
+        targets="columns" if kind_of(tuned.kind).is_real_valued else "labels",
+        names=", ".join(names[:40]) + (f", … ({len(names)} in all)" if len(names) > 40 else ""),
+        metrics="\n".join(_table(tuned)),
+        best=" (the best on validation)" if tuned.arguments.keep_best else "",
+        notes="".join(f"- {note}\n" for note in tuned.notes),
+        arguments=json.dumps(tuned.arguments.decisive(), indent=1),
+        opening="\n".join(opening),
+    )
 
 
 def _opening(tuned: Tuned, description: Mapping[str, Any], needed: str) -> tuple[str, list[str]]:
@@ -253,5 +279,6 @@ def _table(tuned: Tuned) -> list[str]:
     for suffix, metrics in parts:
         for split, found in metrics.items():
             for name, value in found.items():
-                rows.append(f"| {split}{suffix} | {name} | {value.value:.4f} | {value.low:.4f} to {value.high:.4f} |")
+                told = metric_text(name, value.value), bounds_text(name, value.low, value.high, " to ")
+                rows.append(f"| {split}{suffix} | {name} | {told[0]} | {told[1]} |")
     return rows

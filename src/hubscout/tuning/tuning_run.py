@@ -10,19 +10,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubscout.errors import DivergedError, HubscoutError, RunError
+from hubscout.errors import DivergedError, HubscoutError, RunError, keywords
 from hubscout.features import FeatureCache
 from hubscout.hubs import Backbone
 from hubscout.hubs.model_objects import is_model
 from hubscout.hubs.saving import DESCRIPTION
+from hubscout.metric_texts import metric_text
 from hubscout.runs.display import shown
 from hubscout.runs.events import Message, Observer, silent
 from hubscout.runs.files import read_lines
 from hubscout.runs.run_folder import CURVES
 from hubscout.runs.tuning_record import read_tuning
 from hubscout.tasks import open_task
-from hubscout.tuning.arguments import TuningArguments
-from hubscout.tuning.baselines import guess_metric, measure_probes, worse_than_guessing
+from hubscout.tasks.task_metrics import primary
+from hubscout.tuning.arguments import TuningArguments, check_names
+from hubscout.tuning.baselines import guess_metric, measure_probes, not_told_from_guessing, worse_than_guessing
 from hubscout.tuning.batches import MODEL
 from hubscout.tuning.checkpoints import is_whole
 from hubscout.tuning.choices import check_choices
@@ -33,9 +35,9 @@ from hubscout.tuning.network import Network
 from hubscout.tuning.processes import end_run
 from hubscout.tuning.rates import TRIALS, search_rate, steps_per_rate
 from hubscout.tuning.single_run import SingleRun
-from hubscout.tuning.time_budget import fit_to_time, plan_time
+from hubscout.tuning.time_budget import fit_to_time, plan_time, shorten_as_planned, steps_text
 from hubscout.tuning.tuned import Tuned
-from hubscout.tuning.tuned_folder import save_record
+from hubscout.tuning.tuned_folder import give_own_card, save_record
 
 if TYPE_CHECKING:
     from hubscout.tasks.task_metrics import MetricValue, Outcome
@@ -102,6 +104,7 @@ def tune(
 
     """
     began = time.perf_counter() if began is None else began
+    check_names(options, keywords(tune))
     chosen = arguments.replace(**options) if arguments is not None else TuningArguments.of(**options)
     if isinstance(teachers, str | Backbone) or is_model(teachers):
         teachers = (teachers,)
@@ -132,7 +135,8 @@ def tune(
                 why = f"{error.what} The run restarts with learning_rate={lower:g}, a fifth of what it was."
                 run.clear()
                 told(Message("", why))
-                run = start(skip_bad=skip_bad, restarts=(*run.restarts, why), rate=rate)
+                restarts, known = (*run.restarts, why), run.identities
+                run = start(skip_bad=skip_bad, restarts=restarts, rate=rate, identities=known)
     run.let_go()
     if tuned.warning and hearer is None:
         warnings.warn(tuned.warning, stacklevel=2)
@@ -144,7 +148,8 @@ def _finished(run: SingleRun) -> Tuned | None:
 
     A model that cannot be saved, other samples to test and another way of measuring are reasons to go on.
     """
-    if not run.shared(lambda: _is_finished(run)):
+    taught_by = run.shared(lambda: _teachers_of_finished(run))
+    if taught_by is None:
         return None
     assert run.folder is not None
     try:
@@ -159,29 +164,34 @@ def _finished(run: SingleRun) -> Tuned | None:
         )
     )
     end_run(run.accelerator)
-    teachers = tuple(teacher.card.identifier for teacher in run.teachers)
-    return replace(tuned, model=run.model.card.identifier, teachers=teachers).to(run.accelerator.device)
+    # Those that did teach, by the names that they were given now.
+    teachers = tuple(run.teachers_asked[place] for place in taught_by)
+    model = run.model.card.tuned_from or run.model.card.identifier
+    return replace(tuned, model=model, teachers=teachers).to(run.accelerator.device)
 
 
-def _is_finished(run: SingleRun) -> bool:
-    """Whether the folder holds a measured result that is the end of its last checkpoint, which is one of this run."""
+def _teachers_of_finished(run: SingleRun) -> list[int] | None:
+    """The places of those that taught; None where the folder holds no measured result that is the end of this run."""
     checkpoints, folder = run.checkpoints(), run.folder
     latest = checkpoints.latest() if checkpoints is not None else None
     if checkpoints is None or folder is None or latest is None or not is_whole(latest):
-        return False
-    step = checkpoints.read(latest)["step"]  # that of another run is refused
+        return None
+    stood = checkpoints.read(latest)["train_state"]  # that of another run is refused
     try:
         record, lines = read_tuning(folder), read_lines(folder / CURVES, tolerant=True)
     except RunError:  # none, or a damaged one: it is written again
-        return False
+        return None
     # A run that was killed later than its model was saved has no seconds; one begun anew after it has no result line.
-    ended = record.seconds is not None and bool(lines) and lines[-1].get("event") == "result" and record.steps == step
-    return (
+    ended = record.seconds is not None and bool(lines) and lines[-1].get("event") == "result"
+    finished = (
         ended
+        and record.steps == stood["step"]
         and (folder / DESCRIPTION).is_file()
         and record.task_fingerprint == run.task.fingerprint
         and all(record.arguments.get(name) == getattr(run.asked, name) for name in _MEASURING)
     )
+    taught_by: list[int] | None = stood.get("taught_by")  # None in checkpoints of before there was a choice
+    return None if not finished else run.taught_by if taught_by is None else taught_by
 
 
 def _execute(run: SingleRun, *, resume: bool) -> Tuned:
@@ -197,10 +207,17 @@ def _execute(run: SingleRun, *, resume: bool) -> Tuned:
     limit = None
     if state.step >= state.length > 0:  # its time is over
         loop.steps = state.length
+        shorten_as_planned(run)
     elif asked.budget is not None:
         limit = plan_time(run, float(asked.budget), searches=searches, probes=probes)
+        if limit is None:
+            loop.write_checkpoint()  # by which it is known as finished
+            return finish(run)
+    run.frozen_features.forget()
     if searches and (short := steps_per_rate(loop.steps)):
         run.observer(Message("", f"No learning rate was given: {TRIALS} are tried for {short} steps each."))
+        if limit is not None:
+            loop.deadline = (time.perf_counter() + limit[0]) / 2  # most of the time is for the run itself
         run.go_on_at(search_rate(run))
     elif run.rate is None and asked.rate_search:
         why = "The run is too short to compare some" if len(run.task.validation) else "There is no validation split"
@@ -211,9 +228,8 @@ def _execute(run: SingleRun, *, resume: bool) -> Tuned:
         fit_to_time(run, *limit)
     loop.run()
     if asked.budget is not None:
-        run.note(
-            f"{state.step:,} steps ({state.step / loop.plan.batches_per_epoch:.3g} epochs) were made in that budget."
-        )
+        made = steps_text(state.step, loop.plan.batches_per_epoch)
+        run.note(f"{made} {'was' if state.step == 1 else 'were'} made in that budget.")
     return finish(run)
 
 
@@ -230,16 +246,17 @@ def _probes(run: SingleRun) -> bool:
 
 
 def finish(run: SingleRun) -> Tuned:
-    """Take the best weights, save them and measure them."""
+    """Take the best weights, save them and measure them; on splits whose outcome is known, not again."""
     loop, network, train_state = run.loop, run.loop.network, run.loop.train_state
     loop.end()
     loop.stepper.let_go()  # before copies are made to save it, and passes to measure it
     if (train_state.best, train_state.best_likelihood) < (train_state.floor, train_state.floor_likelihood):
         equal = train_state.best == train_state.floor
-        against = "with surer predictions of the probe" if equal else f"against {train_state.floor:.4f}"
+        told = partial(metric_text, primary(run.task.kind, run.task.target_names))
+        against = "with surer predictions of the probe" if equal else f"against {told(train_state.floor)}"
         run.note(
             f"Validation never {'exceeded' if equal else 'reached'} the linear probe of the frozen features "
-            f"({train_state.best:.4f} at best, {against}): the result is that probe, with the backbone as it was."
+            f"({told(train_state.best)} at best, {against}): the result is that probe, with the backbone as it was."
         )
     network.eval()
     if run.arguments.lora_rank is not None:
@@ -256,6 +273,7 @@ def finish(run: SingleRun) -> Tuned:
     end_run(run.accelerator)
     if folder is not None:
         save_record(tuned, folder)
+    give_own_card(tuned.backbone, tuned.model, run.folder)
     return tuned
 
 
@@ -270,7 +288,7 @@ def snapshot(run: SingleRun) -> Tuned:
         task_fingerprint=run.task.fingerprint,
         target_names=run.task.target_names,
         method=run.method.name,
-        model=run.model.card.identifier,
+        model=run.model.card.tuned_from or run.model.card.identifier,
         teachers=tuple(teacher.card.identifier for teacher in run.teachers),
         arguments=run.arguments,
         curves=tuple(loop.journal.lines),
@@ -289,7 +307,8 @@ def _measured(run: SingleRun, tuned: Tuned) -> Tuned:
     parts = {"validation": run.validation, "test": test}
 
     def measured(network: Network) -> tuple[dict[str, Outcome], dict[str, dict[str, MetricValue]]]:
-        found = {n: run.outcome(part, getattr(task, n), network) for n, part in parts.items() if len(getattr(task, n))}
+        there = {name: part for name, part in parts.items() if len(getattr(task, name))}
+        found = {n: run.known.get(n) or run.outcome(part, getattr(task, n), network) for n, part in there.items()}
         return found, {name: outcome.with_intervals(**run.arguments.intervals) for name, outcome in found.items()}
 
     outcomes, metrics = measured(network)
@@ -302,8 +321,9 @@ def _measured(run: SingleRun, tuned: Tuned) -> Tuned:
     # What is saved of a mixture is the merged network.
     guesses = {split: guess_metric(task, split) for split in metrics}
     warning = worse_than_guessing(task, merged or metrics, guesses)
-    if warning:
-        run.note(warning)
+    for said in (warning, not_told_from_guessing(task, merged or metrics, guesses)):
+        if said:
+            run.note(said)
     tuned = replace(
         tuned,
         metrics=metrics,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from hubscout.metric_texts import is_accuracy
 from hubscout.report.charts.chart_files import standalone, write_drawing
 from hubscout.report.charts.label_placement import Box, text_width
 from hubscout.report.markup import Markup, details, fill, tag
@@ -89,8 +90,17 @@ def reach(values: Sequence[float], errors: Sequence[float]) -> list[float]:
     return [value + sign * error for value, error in zip(values, shown, strict=True) for sign in (-1, 1)]
 
 
-def significant(value: float | None, figures: int = 3) -> str:
-    """A number with so many figures, never in powers of ten between a thousandth and a million.
+def metric_ticks(metric: str) -> Format:
+    """How the numbers along an axis of a metric are written.
+
+    >>> metric_ticks("accuracy")(0.85), metric_ticks("macro_f1")(0.85)
+    ('85%', '0.85')
+    """
+    return (lambda value: f"{significant(100 * value)}%") if is_accuracy(metric) else significant
+
+
+def significant(value: float | None) -> str:
+    """A number with three figures, never in powers of ten between a thousandth and a million.
 
     >>> significant(0.123456), significant(1234.5), significant(2.5e9), significant(0.0), significant(None)
     ('0.123', '1230', '2.5e+09', '0', '–')
@@ -99,10 +109,10 @@ def significant(value: float | None, figures: int = 3) -> str:
         return "–"
     if value == 0:
         return "0"
-    rounded = float(f"{value:.{figures}g}")
+    rounded = float(f"{value:.3g}")
     if 1e-3 <= abs(rounded) < 1e6:
         return f"{rounded:.10f}".rstrip("0").rstrip(".")
-    return f"{value:.{figures}g}"
+    return f"{value:.3g}"
 
 
 def _extent(values: Iterable[float]) -> tuple[float, float]:

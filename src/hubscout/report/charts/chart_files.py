@@ -49,8 +49,7 @@ def standalone(svg: str) -> str:
     size = re.search(r"font-size:([\d.]+)px", root.get("style", ""))
     width, height = root.get("viewBox", "0 0 0 0").split()[2:]
     _resolve(root, "#000000")
-    paper = ElementTree.Element("rect", width=width, height=height, fill="#ffffff")
-    root.insert(0, paper)
+    root.insert(0, ElementTree.Element("rect", width=width, height=height, fill="#ffffff"))
     root.attrib |= {"xmlns": "http://www.w3.org/2000/svg", "width": width, "height": height, "font-family": FONT}
     root.set("font-size", size[1] if size else "12")
     return ElementTree.tostring(root, encoding="unicode")
@@ -105,8 +104,7 @@ def _paint(axes: Any, element: ElementTree.Element, size: float, opacity: float)
     elif element.tag == "line":
         _stroke(axes, [(at["x1"], at["y1"]), (at["x2"], at["y2"])], element, opacity)
     elif element.tag == "circle":
-        shape = patches.Circle((at["cx"], at["cy"]), at["r"], **_look(element, opacity))
-        axes.add_patch(shape)
+        axes.add_patch(patches.Circle((at["cx"], at["cy"]), at["r"], **_look(element, opacity)))
     elif element.tag == "rect":
         corner = (at.get("x", 0.0), at.get("y", 0.0))
         sides = float(element.get("width", 0)), float(element.get("height", 0))

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import hypot
 
+import numpy as np
+
 # In units of the font's size, for the widest of the usual system fonts.
 _WIDTHS = {
     **dict.fromkeys("ijl.,:;|!'I ", 0.33),
@@ -42,12 +44,8 @@ class Box:
 
     def within(self, other: Box) -> bool:
         """Whether it lies wholly inside `other`."""
-        return (
-            self.left >= other.left
-            and self.right <= other.right
-            and self.top >= other.top
-            and self.bottom <= other.bottom
-        )
+        across = other.left <= self.left <= self.right <= other.right
+        return across and other.top <= self.top <= self.bottom <= other.bottom
 
     def distance(self, x: float, y: float) -> float:
         """How far a point is from it; 0 inside."""
@@ -161,8 +159,7 @@ def _candidates(wish: Wish, text: str, size: float) -> list[Label]:
             (wish.x - slant, wish.y + slant + 2, "end"),
         ):
             left = x - {"start": 0.0, "end": width, "middle": width / 2}[anchor]
-            box = Box(left, y - height / 2, left + width, y + height / 2)
-            labels.append(Label(text, x, y, anchor, box, leader))
+            labels.append(Label(text, x, y, anchor, Box(left, y - height / 2, left + width, y + height / 2), leader))
     return labels
 
 
@@ -172,24 +169,14 @@ def spread(places: Sequence[float], gap: float, low: float, high: float) -> list
     >>> spread([10.0, 11.0, 50.0], 10, 0, 60)
     [5.5, 15.5, 50.0]
     """
-    order = sorted(range(len(places)), key=lambda index: places[index])
-    gap = min(gap, (high - low) / max(1, len(places) - 1))
+    from scipy.optimize import isotonic_regression
 
-    def first(group: list[float]) -> float:
-        """Where the first label of a group comes: its members' mean wish, within the bounds."""
-        total, count = group
-        return max(min(total / count, high - (count - 1) * gap), low)
-
-    groups: list[list[float]] = []  # of each: the sum of (place - its offset in the group), and the members
-    for index in order:
-        groups.append([places[index], 1])
-        while len(groups) > 1 and first(groups[-2]) + groups[-2][1] * gap > first(groups[-1]):
-            total, count = groups.pop()
-            groups[-1][0] += total - count * groups[-1][1] * gap
-            groups[-1][1] += count
-    result = [0.0] * len(places)
-    cursor = iter(order)
-    for group in groups:
-        for step in range(int(group[1])):
-            result[next(cursor)] = first(group) + step * gap
-    return result
+    if not places:
+        return []
+    order = np.argsort(places, kind="stable")
+    offsets = min(gap, (high - low) / max(1, len(places) - 1)) * np.arange(len(places))
+    # Less its offset in the column, each place is at least the one before it.
+    wanted = isotonic_regression(np.asarray(places)[order] - offsets).x
+    result = np.empty(len(places))
+    result[order] = np.clip(wanted, low, high - offsets[-1]) + offsets
+    return result.tolist()

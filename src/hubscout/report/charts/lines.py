@@ -40,7 +40,6 @@ class Curve:
     colour: int | None = None
     model: int | None = None
     named: bool = True
-    dots: bool = False
 
 
 def lines(

@@ -59,7 +59,6 @@ def scatter(
     x_title: str,
     y_title: str,
     x_format: Format = significant,
-    y_format: Format = significant,
     x_logarithmic: bool = False,
     front: Sequence[tuple[float, float]] = (),
     keys: Keys = (),
@@ -68,15 +67,14 @@ def scatter(
     frame, explained = legend(frame, keys)
     reached = reach([point.y for point in points], [point.error for point in points])
     y = linear(reached, frame.area.bottom, frame.area.top, padding=0.08, wanted=5)
-    frame = with_room(frame, y, y_format)
+    frame = with_room(frame, y)
     area = frame.area
     make_x = logarithmic if x_logarithmic else linear
-    wanted = 4 if frame.narrow else 7
-    x = make_x([point.x for point in points], area.left, area.right, padding=0.08, wanted=wanted)
+    x = make_x([point.x for point in points], area.left, area.right, padding=0.08, wanted=4 if frame.narrow else 7)
     return drawing(
         frame,
         explained,
-        axes(frame, x, y, x_title=x_title, y_title=y_title, x_format=x_format, y_format=y_format),
+        axes(frame, x, y, x_title=x_title, y_title=y_title, x_format=x_format),
         _staircase(front, x, y, area) if len(front) > 0 else "",
         tag("g", *_names(frame, points, x, y, front), class_="names", aria_hidden="true"),
         fill("points.svg", points=points, x=x, y=y, bar=_bar, radius=RADIUS),

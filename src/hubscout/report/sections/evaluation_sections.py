@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from hubscout.metric_texts import metric_text
 from hubscout.report.charts.chart import Chart, Frame, axes, drawing, legend, linear, with_room
-from hubscout.report.markup import Markup, Section, details, fill, join, scrolling, selector, table, tag
+from hubscout.report.markup import Markup, Section, details, fill, join, scrolling, switch, table, tag
 from hubscout.report.saved_run import Run
 from hubscout.report.sections.tuning_sections import evaluated, whose
 from hubscout.runs.data_check import TRUSTED, Sample
@@ -75,15 +76,15 @@ def _columns(
     count: Column = (unit, lambda one: f"{one.seen:,}")
     precision: Column = ("Precision", lambda one: _number(one.precision))
     if kind.classes_of_samples:
-        accuracy: Column = ("Accuracy", lambda one: _share(one.recall))
+        accuracy: Column = ("Accuracy", lambda one: _share(one.recall, "accuracy"))
         return lambda one: one.recall, "Accuracy", [accuracy, count, precision, ("F1", lambda one: _number(one.f1))]
     recall: Column = ("Recall", lambda one: _number(one.recall))
     return lambda one: one.f1, "F1", [("F1", lambda one: _share(one.f1)), count, precision, recall]
 
 
-def _share(value: float | None) -> Markup:
+def _share(value: float | None, metric: str = "") -> Markup:
     bar = tag("i", class_="share", style=f"--share:{value:.2f}", aria_hidden="true") if value is not None else ""
-    return join([bar, _number(value)])
+    return join([bar, "–" if value is None else metric_text(metric, value, 3)])
 
 
 def _number(value: float | None) -> str:
@@ -152,7 +153,7 @@ def _numbers(found: EvaluationRecord, of: str) -> Section | None:
     drawn = sum(pair.target == places[0] for pair in found.pairs)
     lead = f"{found.split.capitalize()} samples{of}"
     lead += f", {drawn:,} of {found.samples:,} at random." if drawn < found.samples else "."
-    body = selector("numbers", "Target", choices, charts)
+    body = switch("numbers", "Target", choices, charts, listed=True)
     return Section(anchor="numbers", title="Predicted against true", short="Predicted", lead=lead, body=body)
 
 

@@ -10,7 +10,7 @@ from hubscout.report.charts.chart import Chart, significant
 from hubscout.report.charts.heat import heat
 from hubscout.report.charts.lines import COLOURS, Curve, curve_heights, lines
 from hubscout.report.charts.scatter import Point, scatter
-from hubscout.report.markup import TAU, Section, details, fill, join, scrolling, selector, switch, table, tag
+from hubscout.report.markup import TAU, Section, details, fill, join, scrolling, switch, table, tag
 from hubscout.report.saved_run import Run, View
 from hubscout.runs.row import Convergence, Row
 
@@ -50,7 +50,7 @@ def metrics_section(view: View) -> Section | None:
         title="Metrics against each other",
         short="Metrics",
         lead=lead,
-        body=join([matrix, selector("pairs", "Compare", choices, panels)]),
+        body=join([matrix, switch("pairs", "Compare", choices, panels, listed=True)]),
     )
 
 
@@ -101,8 +101,7 @@ def reference_chart(run: Run) -> Chart | None:
     view, known = run.view, run.reference
     if view is None or known is None or not _enough(view, known):
         return None
-    agreement = view.ranking.evaluate(known, better=run.better).metrics[view.metric]
-    return _reference(view, view.metric, known, agreement)
+    return _reference(view, view.metric, known, view.ranking.evaluate(known, better=run.better).metrics[view.metric])
 
 
 def _enough(view: View, known: Mapping[str, float]) -> bool:
@@ -236,7 +235,6 @@ def _layer_curve(view: View, index: int, row: Row, place: int) -> Curve:
         colour=place if place < COLOURS else None,
         model=index,
         named=place < COLOURS,
-        dots=True,
     )
 
 
@@ -253,7 +251,7 @@ def convergence_section(view: View) -> Section | None:
         title="Convergence",
         lead="Did the fit of the evidence converge? f(t) is the paper's fixed-point iteration, t = α/β. The curve of a "
         "target crosses the dashed line where its evidence is highest; the dot is the t that was found.",
-        body=details(f"Show the curves of {noun}", selector("convergence", "Model", choices, panels)),
+        body=details(f"Show the curves of {noun}", switch("convergence", "Model", choices, panels, listed=True)),
     )
 
 
@@ -271,7 +269,7 @@ def _convergence_curves(found: Convergence) -> list[Curve]:
         curves.append(Curve(name=target, x=found.t, y=mapped, colour=place))
         if fixed is not None:
             tip = f"{target}\nfixed point t = {significant(fixed)}"
-            curves.append(Curve(name=target, x=(fixed,), y=(fixed,), tips=(tip,), colour=place, named=False, dots=True))
+            curves.append(Curve(name=target, x=(fixed,), y=(fixed,), tips=(tip,), colour=place, named=False))
     return curves
 
 

@@ -13,7 +13,7 @@ from hubscout.report.saved_run import Run
 from hubscout.report.sections.tuning_sections import evaluated
 from hubscout.runs.profiler import profile_cells, profile_notes
 from hubscout.runs.ranking import Ranking
-from hubscout.runs.texts import human_seconds
+from hubscout.runs.texts import counted, human_seconds
 from hubscout.runs.tuning_record import TuningRun
 from hubscout.tasks.kinds import kind_of
 
@@ -124,9 +124,9 @@ def _ranking_facts(ranking: Ranking) -> Facts:
 def _machine_facts(environment: Mapping[str, Any]) -> Facts:
     """When and on what a run was made."""
     hardware = [str(environment["processor"])] if environment.get("processor") else []
-    for key in ("cores", "threads"):
-        if count := environment.get(key):
-            hardware.append(f"{count} {key.removesuffix('s') if count == 1 else key}")
+    for noun in ("core", "thread"):
+        if count := environment.get(f"{noun}s"):
+            hardware.append(counted(count, noun))
     accelerators = environment.get("accelerators")
     hardware += [str(name) for name in accelerators] if isinstance(accelerators, list | tuple) else []
     told = {key: str(environment.get(key) or "") for key in ("started", "device", "system", "python")}

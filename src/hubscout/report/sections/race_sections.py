@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from hubscout.metric_texts import metric_text
 from hubscout.report.answer import command_words, longer_race
-from hubscout.report.charts.chart import Chart
+from hubscout.report.charts.chart import Chart, metric_ticks
 from hubscout.report.charts.lines import COLOURS, Curve, lines
 from hubscout.report.markup import (
     Markup,
@@ -18,17 +19,10 @@ from hubscout.report.markup import (
 )
 from hubscout.report.saved_run import Run
 from hubscout.report.sections.tuning_sections import predict_command, result_facts
-from hubscout.runs.race_record import (
-    Arm,
-    RaceRecord,
-    last_comparison,
-    more_time_may_tell,
-    race_status,
-    rung_cell,
-    rung_titles,
-)
+from hubscout.runs.race_display import race_status, rung_cell, rung_titles
+from hubscout.runs.race_record import Arm, RaceRecord, last_comparison, more_time_may_tell
 from hubscout.runs.run_folder import RACE_DEPLOYED, RACE_WINNER
-from hubscout.runs.texts import human_probability, human_seconds, short_names
+from hubscout.runs.texts import counted, human_probability, human_seconds, names_by_model, short_names
 from hubscout.runs.tuning_record import TuningRun
 
 FEW_ARMS = 12
@@ -80,20 +74,21 @@ def _facts(race: RaceRecord, winner: TuningRun | None) -> list[tuple[str, str, s
     facts = [] if winner is None else result_facts(winner)
     first = race.order[0] if race.order else None
     if (beside := race.beside) is not None and (winner is None or winner.best_step != 0):
-        told = f"{beside.winner:.4f} by the winner, on {beside.samples:,} held-out samples"
-        facts.append(("Linear probe of the first by evidence", f"{beside.probe:.4f}", told))
+        told = f"{metric_text(race.metric, beside.winner)} by the winner, on {beside.samples:,} held-out samples"
+        facts.append(("Linear probe of the first by evidence", metric_text(race.metric, beside.probe), told))
     # Where the winner is a linear probe, what few steps of training had come to says nothing of it.
     if first is not None and first.metric is not None and (winner is None or winner.best_step != 0):
         whole = winner.steps if winner is not None else race.steps
         of = f" of {whole}" if whole >= first.steps else ""  # where time was short the run may have ended earlier
-        facts.append((f"Held-out {race.metric}", f"{first.metric:.4f}", f"after {first.steps}{of} steps"))
+        value = metric_text(race.metric, first.metric)
+        facts.append((f"Held-out {race.metric}", value, f"after {first.steps}{of} steps"))
     if first is not None and first.p_best is not None:
         raced = len({look.arm.model for look in race.looks})
-        told = f"{raced} {'model' if raced == 1 else 'models'} raced"
+        told = f"{counted(raced, 'model')} raced"
         compared = last_comparison(race.looks)
         told += "" if compared is None else f", compared after {compared.steps} steps"
         facts.append(("P(best once tuned)", human_probability(first.p_best), told))
-    facts.append(("Arms", str(len(race.arms)), f"{len(race.looks)} {'look' if len(race.looks) == 1 else 'looks'}"))
+    facts.append(("Arms", str(len(race.arms)), counted(len(race.looks), "look")))
     if race.seconds:
         facts.append(("Time", human_seconds(sum(race.seconds.values())), "in all"))
     return facts
@@ -142,8 +137,7 @@ def _looks_to_come(race: RaceRecord) -> int:
 
 def arm_names(race: RaceRecord) -> dict[Arm, str]:
     """What the arms are called: by model and rate."""
-    models = list(dict.fromkeys(arm.model for arm in race.arms))
-    short = dict(zip(models, short_names(models), strict=True))
+    short = names_by_model(arm.model for arm in race.arms)
     return {arm: f"{short[arm.model]} · {arm.learning_rate:g}" for arm in race.arms}
 
 
@@ -163,7 +157,7 @@ def _curves(race: RaceRecord, run: Run) -> Markup:
             points.append((last + 1, end[1]))
         if not points:
             continue
-        tips = [f"{names[arm]}\n{race.metric} {y:.4f} after {steps[x]} steps" for x, y in points]
+        tips = [f"{names[arm]}\n{race.metric} {metric_text(race.metric, y)} after {steps[x]} steps" for x, y in points]
         tips[-1] += f"\n{race.state(arm)}"
         curves.append(
             Curve(
@@ -173,7 +167,6 @@ def _curves(race: RaceRecord, run: Run) -> Markup:
                 tips=tips,
                 colour=finalists.index(arm) if arm in finalists else None,
                 named=arm in finalists,
-                dots=True,
             )
         )
     return Chart(
@@ -183,6 +176,7 @@ def _curves(race: RaceRecord, run: Run) -> Markup:
             label=f"Held-out {race.metric} of {len(curves)} arms by rung",
             x_title="Steps of tuning",
             y_title=f"Held-out {race.metric}",
+            y_format=metric_ticks(race.metric),
             x_format=lambda x: str(steps.get(int(x), "")) if x == int(x) else "",
             whole_x=True,
         ),
@@ -207,7 +201,7 @@ def _table(race: RaceRecord) -> Markup:
     rows = [
         (
             tag("span", breakable(names[arm]), title=arm.model),
-            *(rung_cell(race.seen(arm).get(rung)) or "–" for rung in shown),
+            *(rung_cell(race.seen(arm).get(rung), race.metric) or "–" for rung in shown),
             race.state(arm),
         )
         for arm in race.leaderboard()
@@ -236,7 +230,6 @@ def _places(race: RaceRecord) -> Markup:
                 tips=[tip, tip],
                 colour=one.rank - 1 if one.rank <= COLOURS else None,
                 named=one.rank <= MOST_NAMED,
-                dots=True,
             )
         )
     return Chart(

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hubscout.grouping import grouped
 from hubscout.report.charts.chart import linear, reach, significant
 from hubscout.report.markup import Markup, Section, fill, join, scrolling, table, tag
 from hubscout.report.saved_run import GROUPS, Run, View
 from hubscout.report.sections.score_sections import ERRORS_SHOWN, error_bar
 from hubscout.runs.paired_comparison import failed_words
 from hubscout.runs.row import Row
-from hubscout.runs.texts import human_count, human_probability, human_seconds, latency_text, listing
+from hubscout.runs.texts import counted, human_count, human_probability, human_seconds, latency_text, listing
 from hubscout.tasks.kinds import kind_of
 
 BAR_WIDTH = 132.0
@@ -26,19 +27,23 @@ def ranking_section(run: Run) -> Section | None:
         return None
     lead, parts = "", []
     if view is not None:
-        count, tied = len(view.rows), len(ranking.tied_with_best)
+        count, tied = len(view.rows), ranking.tied_with_best
         samples = f"{max(row.n for row in view.rows):,} training {kind_of(ranking.task.kind).unit}"
-        lead = f"{count} {'model' if count == 1 else 'models'} on {samples} of {ranking.task.name}."
+        lead = f"{counted(count, 'model')} on {samples} of {ranking.task.name}."
         if ranking.failures:
             lead += f" {failed_words(ranking)}."
-        if tied > 1 and ranking.explains_labels is not False:
-            group = f"The first {tied}, above the line," if tied < len(ranking.compared) else "All of them"
+        if len(tied) > 1 and ranking.explains_labels is not False:
+            above = ranking.identifiers.index(tied[-1]) + 1
+            group = f"The first {above}, above the line," if above < count else "All of them"
+            if len(tied) < above:  # one between them can be told from the best: it does worse on nearly all blocks
+                group = f"{len(tied)} of the first {above}, marked at the left,"
             lead += f" {group} are statistically tied: P(better than the best) is 5% or more."
         parts.append(_models(view))
     if ranking.failures:
-        rows = [(failure.identifier, failure.error, failure.reason) for failure in ranking.failures]
-        found = table(("Model", "Error", "Reason"), rows, text_columns=(0, 1, 2), class_="failures")
-        title = f"{len(rows)} {'model' if len(rows) == 1 else 'models'} could not be ranked"
+        causes = [one.error if one.cause == "failed" else one.cause for one in ranking.failures]
+        rows = [(one.identifier, cause, one.reason) for one, cause in zip(ranking.failures, causes, strict=True)]
+        found = table(("Model", "Cause", "Reason"), rows, text_columns=(0, 1, 2), class_="failures")
+        title = f"{counted(len(rows), 'model')} could not be ranked"
         parts += [tag("h3", title), scrolling(found, "Models that could not be ranked")]
     return Section(anchor="ranking", title="Ranking", lead=lead, body=join(parts))
 
@@ -49,10 +54,6 @@ def _models(view: View) -> Markup:
     if any(row.standard_error is not None for row in view.rows):
         errors = [error_bar(row) for row in view.rows]
         scale = linear(reach([row.score for row in view.rows], errors), 6, BAR_WIDTH - 6, padding=0.02)
-    notes: dict[str, list[str]] = {}  # by what happened: often the same for several models
-    for name, row in zip(view.names, view.rows, strict=True):
-        for note in row.notes:
-            notes.setdefault(note, []).append(name)
     return fill(
         "ranking.html",
         view=view,
@@ -64,7 +65,8 @@ def _models(view: View) -> Markup:
         groups=GROUPS,
         rows_shown=ROWS_SHOWN,
         expected=next((row.expected[0] for row in view.rows if row.expected), None),
-        notes=notes,
+        # By what happened: often the same for several models.
+        notes=grouped((note, view.short[row.identifier]) for row in view.rows for note in row.notes),
         listing=listing,
     )
 

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from hubscout.report.answer import command_words, shell_command
-from hubscout.report.charts.chart import Chart
+from hubscout.grouping import grouped
+from hubscout.metric_texts import bounds_text, difference_text, metric_text
+from hubscout.report.answer import data_of_command, shell_command
+from hubscout.report.charts.chart import Chart, metric_ticks
 from hubscout.report.charts.lines import COLOURS, Curve, curve_heights, lines
 from hubscout.report.markup import Markup, Section, copyable, definitions, join, scrolling, switch, table, tag
 from hubscout.report.saved_run import Run
 from hubscout.runs.evaluation_record import achieved, conclusion
 from hubscout.runs.run_folder import RACE_DEPLOYED, RACE_WINNER
-from hubscout.runs.texts import human_seconds, listing, short_names
+from hubscout.runs.texts import counted, human_seconds, listing, names_by_model, short_name, short_names
 from hubscout.runs.tuning_record import TuningRun
+
+STRETCHES = 60
+"""That the steps of a run are cut into, for the curves of its losses."""
 
 
 def by_method(runs: Iterable[TuningRun]) -> dict[str, list[TuningRun]]:
@@ -25,13 +31,9 @@ def by_method(runs: Iterable[TuningRun]) -> dict[str, list[TuningRun]]:
     Where one method was run on several models, the model is part of the name.
     """
     runs = list(runs)
-    models = list(dict.fromkeys(run.model for run in runs if run.model))
-    short = dict(zip(models, short_names(models), strict=True)) if len(models) > 1 else {}
-    groups: dict[str, list[TuningRun]] = {}
-    for run in runs:
-        name = f"{run.method}, {short[run.model]}" if run.model in short else run.method
-        groups.setdefault(name, []).append(run)
-    return groups
+    short = names_by_model(run.model for run in runs if run.model)
+    several = len(short) > 1
+    return grouped((f"{run.method}, {short[run.model]}" if run.model and several else run.method, run) for run in runs)
 
 
 def evaluated(runs: Iterable[TuningRun]) -> TuningRun | None:
@@ -39,9 +41,8 @@ def evaluated(runs: Iterable[TuningRun]) -> TuningRun | None:
     known = [run for run in runs if run.evaluation is not None]
 
     def merit(run: TuningRun) -> float:
-        split = next((name for name in ("validation", "test") if run.metrics.get(name)), None)
-        value = next(iter(run.metrics[split].values()))[0] if split is not None else np.nan
-        return -np.inf if np.isnan(value) else value
+        measured = run.first_metric("validation", "test")
+        return -np.inf if measured is None or np.isnan(measured[2][0]) else measured[2][0]
 
     return max(known, key=merit, default=None)
 
@@ -54,33 +55,24 @@ def whose(runs: Sequence[TuningRun], chosen: TuningRun) -> str:
 
 def validation_curve(method: str, runs: list[TuningRun], metric: str) -> Curve | None:
     """The validation metric over epochs; seeds are averaged where they were validated at the same epoch."""
-    values: dict[float, list[float]] = {}
-    for run in runs:
-        for line in run.validation:
-            if metric in line["metrics"]:
-                epoch = round(float(line.get("epoch", line["step"])), 4)
-                values.setdefault(epoch, []).append(float(line["metrics"][metric]))
+    lines = [line for run in runs for line in run.validation if metric in line["metrics"]]
+    values = grouped((round(float(one.get("epoch", one["step"])), 4), float(one["metrics"][metric])) for one in lines)
     return _curve(method, values, len(runs)) if values else None
 
 
-def loss_curves(runs: list[TuningRun], bins: int = 60) -> list[Curve]:
+def loss_curves(runs: list[TuningRun]) -> list[Curve]:
     """The parts of the loss over steps: means of so many stretches, over all runs."""
     parts = dict.fromkeys(part for run in runs for line in run.losses for part in line["parts"])
     last = max((int(line["step"]) for run in runs for line in run.losses), default=0)
-    width = max(1.0, last / bins)
-    curves = []
-    for part in parts if last else ():
-        values: dict[float, list[float]] = {}
-        for run in runs:
-            stretches: dict[float, list[float]] = {}
-            for line in run.losses:
-                if part in line["parts"]:
-                    centre = (int((line["step"] - 1) // width) + 0.5) * width
-                    stretches.setdefault(centre, []).append(float(line["parts"][part]))
-            for centre, found in stretches.items():
-                values.setdefault(centre, []).append(float(np.mean(found)))
-        curves.append(_curve(part, values, len(runs)))
-    return curves
+    width = max(1.0, last / STRETCHES)
+
+    def means(run: TuningRun, part: str) -> Iterator[tuple[float, float]]:
+        there = [line for line in run.losses if part in line["parts"]]
+        found = grouped(((int((line["step"] - 1) // width) + 0.5) * width, line["parts"][part]) for line in there)
+        return ((centre, float(np.mean(values))) for centre, values in found.items())
+
+    found = {part: grouped(one for run in runs for one in means(run, part)) for part in parts}
+    return [_curve(part, values, len(runs)) for part, values in found.items()]
 
 
 def _curve(name: str, values: Mapping[float, list[float]], runs: int) -> Curve:
@@ -104,7 +96,7 @@ def coloured(
         tips = []
         if tip is not None and len(curve.x) <= most:
             tips = [tip(curve.name, x, y) for x, y in zip(curve.x, curve.y, strict=True)]
-        made.append(replace(curve, colour=place if place < COLOURS else None, tips=tips, dots=bool(tips)))
+        made.append(replace(curve, colour=place if place < COLOURS else None, tips=tips))
     return made
 
 
@@ -122,7 +114,7 @@ def tuning_answer(run: Run) -> Section:
         words = _best_method(measured)
     parts: list[object] = [tag("p", *words, class_="answer")]
     if single is not None and measured:
-        time = [("Time", human_seconds(single.seconds), f"{single.steps:,} steps")] if single.seconds else []
+        time = [("Time", human_seconds(single.seconds), counted(single.steps, "step"))] if single.seconds else []
         parts.append(definitions([*result_facts(single), *time]))
     if single is not None and single.best_step == 0 and single.steps:
         warnings.append("No step of training was better on validation than the linear probe: this model is the probe.")
@@ -133,10 +125,12 @@ def tuning_answer(run: Run) -> Section:
 
 
 def _short(identifier: str) -> str:
-    return short_names([identifier])[0] if identifier else "The model"
+    return short_name(identifier) if identifier else "The model"
 
 
 def _taught(run: TuningRun) -> str:
+    if run.is_linear_probe:
+        return "not tuned"
     words = {"fine-tune": "fine-tuned", "": "tuned"}.get(run.method, f"tuned by {run.method}")
     return f"{words}, taught by {listing(short_names(list(run.teachers)))}" if run.teachers else words
 
@@ -152,12 +146,14 @@ def _best_method(runs: Sequence[TuningRun]) -> list[object]:
     first = achieved(runs[0])
     assert first is not None
     mean, values, name = told[0]
-    spread = f" ± {np.std(values, ddof=1):.4f} over {len(values)} seeds" if len(values) > 1 else ""
-    words = f" has the best {first.split} {first.metric} of {len(told)} methods: {mean:.4f}{spread}."
+    text = partial(metric_text, first.metric)
+    deviation = "" if len(values) < 2 else text(float(np.std(values, ddof=1))).removesuffix("%")
+    spread = f" ± {deviation} over {len(values)} seeds" if deviation else ""
+    words = f" has the best {first.split} {first.metric} of {len(told)} methods: {text(mean)}{spread}."
     if len(told) == 1:
-        words = f": {first.split} {first.metric} {mean:.4f}{spread}."
-    others = [f"{other} {value:.4f}" for value, _, other in told[1:]]
-    guess = f" Guessing gives {first.guess:.4f}." if first.guess is not None else ""
+        words = f": {first.split} {first.metric} {text(mean)}{spread}."
+    others = [f"{other} {text(value)}" for value, _, other in told[1:]]
+    guess = f" Guessing gives {text(first.guess)}." if first.guess is not None else ""
     return [tag("strong", name, class_="model"), words, f" Then {listing(others)}." if others else "", guess]
 
 
@@ -167,12 +163,14 @@ def result_facts(run: TuningRun) -> list[tuple[str, str, str]]:
     if found is None:
         return []
     value, low, high = found.interval
-    facts = [(f"{found.split.capitalize()} {found.metric}", f"{value:.4f}", f"{low:.4f} to {high:.4f}")]
+    text, bounds = partial(metric_text, found.metric), bounds_text(found.metric, low, high, " to ")
+    facts = [(f"{found.split.capitalize()} {found.metric}", text(value), bounds)]
     names = ("Linear probe", "Best teacher's probe") if "model" in run.probes else ("Best teacher's probe",)
     for name, rival in zip(names, found.rivals, strict=False):
-        facts.append((name, f"{rival.value:.4f}", f"{value - rival.value:+.4f} by tuning"))
+        gained = difference_text(found.metric, value - rival.value, sign=True)
+        facts.append((name, text(rival.value), f"{gained} by tuning"))
     if found.guess is not None:
-        facts.append(("Guessing", f"{found.guess:.4f}", ""))
+        facts.append(("Guessing", text(found.guess), ""))
     if run.sizes.get(found.split):
         facts.append((f"{found.split.capitalize()} samples", f"{run.sizes[found.split]:,}", ""))
     return facts
@@ -181,19 +179,15 @@ def result_facts(run: TuningRun) -> list[tuple[str, str, str]]:
 def _next_command(run: Run, one: TuningRun) -> str:
     """Use the model; where it is worse than guessing, look for another one. Empty where it is not in a folder."""
     if one.warning:
-        words = command_words(one.environment)
-        data = words[2] if words[1:2] == ["tune"] and len(words) > 2 and not words[2].startswith("-") else "DATA"
+        data = data_of_command(one.environment, "tune") or "DATA"
         return shell_command(["hubscout", "rank", data, "--out", "ranking/"])
-    if run.folder is None:
-        return ""
-    return predict_command(run.folder, one.model)
+    return "" if run.folder is None else predict_command(run.folder, one.model)
 
 
 def predict_command(folder: Path, model: str) -> str:
     """Use the model in a folder; bare weights of a network that only code builds need leave to run it."""
     by_code = model.startswith("python:") and not (folder / "config.json").is_file()
-    allowed = ["--allow-code"] if by_code else []
-    return shell_command(["hubscout", "predict", f"{folder}/", "INPUTS", *allowed])
+    return shell_command(["hubscout", "predict", f"{folder}/", "INPUTS", *(["--allow-code"] if by_code else [])])
 
 
 def tuning_section(run: Run) -> Section | None:
@@ -205,7 +199,8 @@ def tuning_section(run: Run) -> Section | None:
     parts: list[Markup] = []
     results = _results(groups)
     if results is not None:
-        parts.append(scrolling(results, "Results of tuning"))
+        told = "Mean ± standard deviation over seeds; for a single seed the 95% interval over samples."
+        parts += [tag("p", told, class_="note"), scrolling(results, "Results of tuning")]
     if primary is not None:
         chart = validation_chart(groups, primary)
         parts += [tag("h3", f"Validation {primary}"), chart.html()] if chart is not None else []
@@ -217,13 +212,10 @@ def tuning_section(run: Run) -> Section | None:
 
 
 def _lead(runs: tuple[TuningRun, ...]) -> str:
-    models = list(dict.fromkeys(run.model for run in runs if run.model))
-    teachers = list(dict.fromkeys(teacher for run in runs for teacher in run.teachers))
-    words = f"{listing(short_names(models))} tuned" if models else "Tuned"
-    if teachers:
-        words += f", taught by {listing(short_names(teachers))}"
-    count = len(runs)
-    return f"{words}. {count} {'run' if count == 1 else 'runs'}."
+    models = listing([*names_by_model(run.model for run in runs if run.model).values()])
+    teachers = listing([*names_by_model(teacher for run in runs for teacher in run.teachers).values()])
+    words = (f"{models} tuned" if models else "Tuned") + (f", taught by {teachers}" if teachers else "")
+    return f"{words}. {counted(len(runs), 'run')}."
 
 
 def _results(groups: dict[str, list[TuningRun]]) -> Markup | None:
@@ -244,21 +236,22 @@ def _results(groups: dict[str, list[TuningRun]]) -> Markup | None:
         cells: list[object] = [method, str(len(runs))]
         for split, metric in columns:
             found = [run.metrics[split][metric] for run in runs if metric in run.metrics.get(split, {})]
-            cells.append(_interval(found))
+            cells.append(_interval(metric, found))
         rows.append(cells)
     heads = ["Method", "Seeds", *(f"{metric}, {split}" for split, metric in columns)]
-    caption = "Mean ± standard deviation over seeds; for a single seed the 95% interval over samples."
-    return table(heads, rows, caption=caption)
+    return table(heads, rows)
 
 
-def _interval(found: list[tuple[float, float, float]]) -> Markup:
+def _interval(metric: str, found: list[tuple[float, float, float]]) -> Markup:
     if not found:
         return join(["–"])
     if len(found) == 1:
         value, low, high = found[0]
-        return join([f"{value:.4f} ", tag("small", f"{low:.4f} … {high:.4f}") if low < high else ""])
+        bounds = tag("small", bounds_text(metric, low, high, " … ")) if low < high else ""
+        return join([f"{metric_text(metric, value)} ", bounds])
     values = [value for value, _, _ in found]
-    return join([f"{np.mean(values):.4f} ", tag("small", f"± {np.std(values, ddof=1):.4f}")])
+    deviation = metric_text(metric, float(np.std(values, ddof=1))).removesuffix("%")
+    return join([f"{metric_text(metric, float(np.mean(values)))} ", tag("small", f"± {deviation}")])
 
 
 def validation_chart(groups: dict[str, list[TuningRun]], metric: str) -> Chart | None:
@@ -267,9 +260,11 @@ def validation_chart(groups: dict[str, list[TuningRun]], metric: str) -> Chart |
     curves = [curve for curve in found if curve is not None]
     if not curves:
         return None
-    drawn = coloured(curves, lambda name, epoch, value: f"{name}\nepoch {epoch:g}: {metric} {value:.4f}")
+    drawn = coloured(
+        curves, lambda name, epoch, value: f"{name}\nepoch {epoch:g}: {metric} {metric_text(metric, value)}"
+    )
     numbers = [
-        (curve.name, f"{epoch:g}", *(f"{value:.4f}" for value in values))
+        (curve.name, f"{epoch:g}", *(metric_text(metric, value) for value in values))
         for curve in curves
         for epoch, *values in zip(curve.x, curve.y, curve.low or curve.y, curve.high or curve.y, strict=True)
     ]
@@ -281,6 +276,7 @@ def validation_chart(groups: dict[str, list[TuningRun]], metric: str) -> Chart |
             x_title="Epoch",
             whole_x=True,
             y_title=f"Validation {metric}",
+            y_format=metric_ticks(metric),
         ),
         caption="Bands reach from the worst to the best seed." if any(curve.low for curve in curves) else "",
         numbers=table(("Method", "Epoch", f"{metric}, mean", "Lowest", "Highest"), numbers),

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from hubscout.hubs import Backbone, Batch
+from hubscout.runs.texts import LONGEST_IN_A_LINE, names_by_model
+from hubscout.tasks.kinds import kind_of
 from hubscout.tuning.batches import mixed_seed
-from hubscout.tuning.losses import TaskLoss
+from hubscout.tuning.losses import Rows, TaskLoss, null_loss
 from hubscout.tuning.methods.method import METHODS, Method, Preparation, TaughtMethod
 from hubscout.tuning.opened_models import feature_width
 from hubscout.tuning.teacher_answers import JointAnswers, SeparateAnswers, TeacherPanel
 
 DEFAULT_SUM = 0.5
-"""λ of `kd` times the mean number of the teachers' features."""
+"""λ of `kd` times the mean number of the teachers' features, for classification."""
+LABELS_SHARE, OTHERS_SHARE = 0.01, 0.1
+"""For several labels, and for numbers and tags: λ of `kd` times the mean square of the teachers' features, in shares of
+the loss of the null model."""
 DEFAULT_TRADE_OFF = 0.3
 """λ of distillation of answers."""
 
@@ -34,8 +40,10 @@ class Distillation(Method):
     Requirements: at least one teacher. `teacher_targets="cached"` keeps all teachers' features of the train split on
     the device (4 bytes × rows × ΣD_k), and so does `"left-out"`, features being fitted to no row; `"views"` keeps them
     for every view, and `"live"` computes them at each step. The squared norm sums over the teacher's D_k features, so a
-    useful λ is small: by default 0.5 over their mean. With D_k = 1280 and 2048 a λ of 0.0003 teaches and 0.003 ruins
-    (`experiments/teaching`).
+    useful λ is small: by default 0.5 over their mean for classification. With D_k = 1280 and 2048 a λ of 0.0003 teaches
+    and 0.003 ruins (`experiments/teaching`). That is many times the loss of other tasks, a mean over labels or columns:
+    there, by default, features that are not followed at all cost a tenth of what it costs to know nothing, and for
+    several labels a hundredth.
 
     Beside `b-tuning` it must learn how the feature spaces lie to each other, and spends the model's capacity on
     features that the task may not need.
@@ -51,7 +59,9 @@ class Distillation(Method):
         arguments = preparation.arguments
         self.panel = TeacherPanel(preparation)
         width, *widths = (feature_width(m, preparation.task) for m in (preparation.model, *preparation.teachers))
-        self.trade_off = DEFAULT_SUM * len(widths) / sum(widths) if arguments.trade_off is None else arguments.trade_off
+        self.trade_off = (
+            default_of_features(preparation, widths) if arguments.trade_off is None else arguments.trade_off
+        )
         self.extra = nn.ModuleList(nn.Linear(width, teachers, bias=False) for teachers in widths)
         # A generator of their own: the head's initial weights must not depend on whether there are teachers.
         generator = torch.Generator().manual_seed(mixed_seed(arguments.seed, 2))
@@ -59,10 +69,10 @@ class Distillation(Method):
             nn.init.normal_(linear.weight, std=width**-0.5, generator=generator)  # type: ignore[arg-type]
         self.cached: list[Tensor] | None = None
         if arguments.teacher_targets == "views":
-            self.views = arguments.teacher_views
             table = preparation.answers_of_views(
                 self.panel.by_view, lambda views: torch.cat(self.panel.live_features(views), dim=1)
             )
+            self.views = len(table) // len(preparation.task.train)
             self.cached = list(table.split(widths, dim=1))
         elif arguments.teacher_targets != "live":
             frozen_features = preparation.frozen_features
@@ -89,6 +99,21 @@ class Distillation(Method):
             (references[f"teacher-{k}"] - linear(features)).square().sum(dim=1) for k, linear in enumerate(extra)
         ]
         return {"teachers": self.trade_off * torch.stack(distances).mean(dim=0)}
+
+
+def default_of_features(preparation: Preparation, widths: Sequence[int]) -> float:
+    """λ of `kd` for teachers with so many features."""
+    task, frozen = preparation.task, preparation.frozen_features
+    if kind_of(task.kind).classes_of_samples:
+        return DEFAULT_SUM * len(widths) / sum(widths)
+
+    def mean_square() -> float:
+        return float(np.mean([np.square(frozen.features(one)).sum(axis=1).mean() for one in preparation.teachers]))
+
+    share = LABELS_SHARE if kind_of(task.kind).has_label_sets else OTHERS_SHARE
+    loss = TaskLoss.of(task)
+    known = null_loss(task, loss, Rows.of(task.train, loss))
+    return share * known / max(frozen.shared(mean_square), np.finfo(float).tiny)
 
 
 @METHODS.register("logit-kd")
@@ -133,16 +158,17 @@ class LogitDistillation(TaughtMethod):
         self.take_answers(preparation, answers.live, answers.cached)
         own = [t.card.identifier for t, h in zip(self.panel.teachers, preparation.teacher_heads, strict=True) if h]
         if own:
-            self.notes.append(f"Answering with the head that they were tuned with: {', '.join(own)}.")
+            called = ", ".join(names_by_model(own, room=LONGEST_IN_A_LINE).values())
+            self.notes.append(f"Answering with the head that they were tuned with: {called}.")
 
     def answers_of(self, preparation: Preparation) -> JointAnswers | SeparateAnswers:
         """How the teachers' answers come about."""
         kind = SeparateAnswers if any(preparation.teacher_heads) else JointAnswers
         return kind(preparation, self.panel, self.loss)
 
-    def distance(self, features: Tensor, outputs: Tensor, answers: Tensor) -> Tensor:
+    def distance(self, features: Tensor, outputs: Tensor, references: Mapping[str, Tensor]) -> Tensor:
         """λ·T² times the divergence of the model's answer from the teachers'."""
-        return self.trade_off * answer_divergence(outputs, answers, self.loss, self.kd_temperature)
+        return self.trade_off * answer_divergence(outputs, references["teachers"], self.loss, self.kd_temperature)
 
 
 def answer_divergence(outputs: Tensor, teacher_outputs: Tensor, loss: TaskLoss, temperature: float) -> Tensor:

@@ -44,7 +44,8 @@ class Preparation:
     teacher_heads: Sequence[nn.Linear | None] = ()
     """The head of each teacher that was tuned for the task's targets; None for the others."""
     answers_of_views: Callable[[Mapping[str, Backbone], Callable[[Mapping[str, Batch]], Tensor]], Tensor] = _no_views
-    """(views · rows, C): what teachers say, by a function of their inputs, of each of the `teacher_views` views."""
+    """(views · rows, C): what teachers say, by a function of their inputs, of each of the `teacher_views` views, or
+    of fewer where time is short."""
 
     def __post_init__(self) -> None:
         if not self.teacher_heads:
@@ -156,8 +157,8 @@ class TaughtMethod(Method):
         """Have the teachers answer as `teacher_targets` says: `live`, by each view, or `cached` for the train split."""
         self.live, arguments = live, preparation.arguments
         if arguments.teacher_targets == "views":
-            self.views = arguments.teacher_views
             self.cached = preparation.answers_of_views(self.panel.by_view, live)
+            self.views = len(self.cached) // len(preparation.task.train)
         elif arguments.teacher_targets != "live":
             self.cached = cached()
         strength = arguments.feature_trade_off
@@ -180,18 +181,18 @@ class TaughtMethod(Method):
         self, extra: nn.Module, features: Tensor, outputs: Tensor, references: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
         """How far the model is from the teachers' answers, and from their features where those are asked for."""
-        found = {"teachers": self.distance(features, outputs, references["teachers"])}
+        found = {"teachers": self.distance(features, outputs, references)}
         if self.feature_term is not None:
             found["features"] = self.feature_term.of(extra, features, references)
         return found
 
-    def distance(self, features: Tensor, outputs: Tensor, answers: Tensor) -> Tensor:
+    def distance(self, features: Tensor, outputs: Tensor, references: Mapping[str, Tensor]) -> Tensor:
         """(rows,) how far the model is from the teachers' answers, already weighted.
 
         Args:
             features: the model's, (rows, D).
             outputs: what its head makes of them, (rows, C).
-            answers: the teachers', one row for each.
+            references: what `references` gave; the teachers' answers are its "teachers".
 
         Returns:
             One number per row.

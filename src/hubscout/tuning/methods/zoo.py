@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from hubscout.errors import InputError
+from hubscout.features.feature_keys import network_digest
 from hubscout.hubs import Backbone
+from hubscout.runs.texts import LONGEST_IN_A_LINE, names_by_model
 from hubscout.tuning.batches import mixed_seed
 from hubscout.tuning.methods.method import METHODS, Method, Preparation
 from hubscout.tuning.network import has_batch_norm
@@ -177,7 +179,7 @@ class ZooTuning(Method):
         for name in names:
             layers = [body.get_submodule(name), *(other.get_submodule(name) for other in others if other is not None)]
             mixture = AggregatedLayer(layers, start=arguments.zoo_start, lite=arguments.zoo_lite, generator=generator)
-            replace_module(body, name, mixture)
+            body.set_submodule(name, mixture)
         self.lite = arguments.zoo_lite
         if len(sources) > 1 and (arguments.frozen_norm_statistics or not has_batch_norm(body)):
             # 0.8 of one source and 0.2 of unrelated ones is smaller than either, and so again at every layer.
@@ -185,9 +187,9 @@ class ZooTuning(Method):
                 "Nothing brings the mixed layers' outputs back to scale (batch norms are frozen or missing): features "
                 "may vanish. Zoo-Tuning wants frozen_norm_statistics=False and a network with batch norms."
             )
-        self.notes.append(
-            f"{len(names)} layers mix {len(sources)} sources: {', '.join(s.card.identifier for s in sources)}"
-        )
+        called = names_by_model((source.card.identifier for source in sources), room=LONGEST_IN_A_LINE)
+        mixed = ", ".join(called[source.card.identifier] for source in sources)
+        self.notes.append(f"{len(names)} layers mix {len(sources)} sources: {mixed}")
 
     def new_parameters(self, body: nn.Module) -> Iterator[nn.Parameter]:
         """The gates."""
@@ -207,19 +209,13 @@ def merge(body: nn.Module) -> bool:
     for name in names:
         mixture = body.get_submodule(name)
         assert isinstance(mixture, AggregatedLayer)
-        replace_module(body, name, mixture.merged())
+        body.set_submodule(name, mixture.merged())
     return bool(names)
 
 
 def is_mixture(body: nn.Module) -> bool:
     """Whether some layer is still a mixture."""
     return any(isinstance(module, AggregatedLayer) for module in body.modules())
-
-
-def replace_module(body: nn.Module, name: str, replacement: nn.Module) -> None:
-    """Put a module at a dotted name."""
-    parent, _, child = name.rpartition(".")
-    setattr(body.get_submodule(parent), child, replacement)
 
 
 def distinct_sources(model: Backbone, teachers: Sequence[Backbone]) -> list[Backbone]:
@@ -235,8 +231,7 @@ def distinct_sources(model: Backbone, teachers: Sequence[Backbone]) -> list[Back
                 f"({teacher.card.architecture}) {_difference(teacher, wanted)} the model {model.card.identifier!r} "
                 f"({model.card.architecture}). Leave it out, or use method='b-tuning', which takes any architecture."
             )
-        same = teacher.card.weights_fingerprint and teacher.card.weights_fingerprint == model.card.weights_fingerprint
-        if teacher is not model and not same:
+        if teacher is not model and network_digest(teacher.module) != network_digest(model.module):
             sources.append(teacher)
     return sources
 

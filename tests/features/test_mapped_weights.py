@@ -1,0 +1,67 @@
+"""Pages of weights that are a file: they leave the process, and their numbers do not change."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from hubscout.features.mapped_weights import let_go_of_pages, unchanged_files
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mappings are looked up in /proc")
+
+
+@pytest.fixture
+def mapped(tmp_path: Path) -> nn.Module:
+    """A network whose weights are the file that was opened."""
+    save_file({"weight": torch.arange(1 << 20).float().reshape(1024, 1024)}, tmp_path / "model.safetensors")
+    network = nn.Linear(1024, 1024, bias=False)
+    network.weight = nn.Parameter(load_file(tmp_path / "model.safetensors")["weight"], requires_grad=False)
+    return network
+
+
+def resident_kilobytes(folder: Path) -> int:
+    """Of files of a folder in this process."""
+    report = Path("/proc/self/smaps").read_text()
+    return sum(map(int, re.findall(rf"{re.escape(str(folder))}/.*\n(?:.*\n)*?Rss: +(\d+) kB", report)))
+
+
+def test_pages_leave_the_process_and_come_back(mapped: nn.Module, tmp_path: Path) -> None:
+    total = mapped.weight.sum()
+    assert resident_kilobytes(tmp_path) >= 4096
+    let_go_of_pages(mapped)
+    assert resident_kilobytes(tmp_path) < 1024
+    assert mapped.weight.sum() == total
+
+
+def test_weights_that_were_changed_stay(mapped: nn.Module, tmp_path: Path) -> None:
+    mapped.weight[0, 0] = -1.0
+    before = mapped.weight.clone()
+    let_go_of_pages(mapped)
+    assert resident_kilobytes(tmp_path) >= 4096
+    assert torch.equal(mapped.weight, before)
+
+
+def test_weights_in_memory_of_their_own_stay() -> None:
+    network = nn.Linear(1024, 1024)
+    before = network.weight.clone()
+    let_go_of_pages(network)
+    let_go_of_pages(None)
+    assert torch.equal(network.weight, before)
+
+
+@pytest.mark.parametrize("own", ["Anonymous", "Private_Hugetlb", "Swap"])
+def test_pages_that_were_written_to_are_found_wherever_they_are(own: str) -> None:
+    facts = {"Rss": 4, "Anonymous": 0, "Private_Hugetlb": 0, "Swap": 0}
+
+    def report(**facts: int) -> str:
+        lines = "".join(f"{name}: {count:>8} kB\n" for name, count in facts.items())
+        return f"7f00-7f10 rw-p 00000000 fe:00 12 /model.safetensors\n{lines}VmFlags: rd wr\n"
+
+    assert list(unchanged_files(report(**facts))) == [(0x7F00, 0x7F10)]
+    assert list(unchanged_files(report(**{**facts, own: 4}))) == []
