@@ -57,6 +57,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "experiments/race/run.py arms --workers {workers} --out experiments/race/results",
         "experiments/race/run.py truth --workers {workers} --out experiments/race/results",
         "experiments/race/evidence.py",
+        "experiments/race/run.py races --workers {workers} --out experiments/race/results",
     ),
     "few_shot": ("experiments/few_shot/run.py",),
     "text_layers": ("experiments/text_layers/run.py", "experiments/text_layers/run.py --cost"),
@@ -64,7 +65,10 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "left_out": ("experiments/left_out/run.py --limit 400", "experiments/left_out/mislabelled.py"),
     "head_retraining": ("experiments/head_retraining/run.py",),
     "default_tuning": ("experiments/default_tuning/run.py --workers {workers}",),
-    "teaching": ("experiments/teaching/run.py --workers {workers}",),
+    "teaching": (
+        "experiments/teaching/run.py --workers {workers}",
+        "experiments/teaching/kinds.py --workers {workers}",
+    ),
     "tuning": (
         "experiments/tuning/run.py rank",
         "experiments/tuning/run.py search --workers {workers}",

@@ -122,7 +122,7 @@ def condition_table(lines: list[dict[str, Any]]) -> list[str]:
 
 
 def corollary_table(lines: list[dict[str, Any]]) -> list[str]:
-    """What repeating and padding features change, in nats a sample."""
+    """What repeating and padding features change, in nats per sample."""
     header = "| model | n | D | code | LogME | " + " | ".join(CHANGES) + " |"
     rows = [header, "|---" * (len(CHANGES) + 5) + "|"]
     for line in lines:

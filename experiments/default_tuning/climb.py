@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
@@ -75,27 +76,47 @@ RULES: dict[str, Rule] = {
 }
 
 
+def cells() -> Iterator[tuple[str, str, Any]]:
+    """Set, network, and the arrays of the set."""
+    for name in SETS:
+        arrays = np.load(HERE.parent / "race" / "results" / f"{name}.npz")
+        yield from ((name, model, arrays) for model in VISION)
+
+
+def short_runs(arrays: Any, model: str, steps: int) -> Looks:
+    """Those that did not diverge, by rate."""
+    names = {rate: f"{model}-{rate}-fold0-wsd-seed0/rung{steps}_" for rate in RATES}
+    return {
+        rate: Look(arrays[f"{name}right"], arrays[f"{name}loglik"].astype(float))
+        for rate, name in names.items()
+        if f"{name}right" in arrays
+    }
+
+
 def regrets(steps: int) -> dict[str, dict[tuple[str, str], float]]:
     """By rule and by (set, network): points of test below the best rate."""
     found: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
-    for name in SETS:
-        arrays = np.load(HERE.parent / "race" / "results" / f"{name}.npz")
-        for model in VISION:
-            tests, looks = {}, {}
-            for rate in RATES:
-                arm = f"{model}-{rate}-fold0-wsd-seed0"
-                if f"{arm}/rung300_test" in arrays:  # else it diverged
-                    tests[rate] = 100 * float(arrays[f"{arm}/rung300_test"])
-                if f"{arm}/rung{steps}_right" in arrays:
-                    pair = (arrays[f"{arm}/rung{steps}_{what}"] for what in ("right", "loglik"))
-                    right, likelihoods = pair
-                    looks[rate] = Look(right, likelihoods.astype(float))
-            for rule, chooses in RULES.items():
-                found[rule][name, model] = tests.get(chooses(looks), 0.0) - max(tests.values())
+    for name, model, arrays in cells():
+        ends = {rate: f"{model}-{rate}-fold0-wsd-seed0/rung300_test" for rate in RATES}
+        tests = {rate: 100 * float(arrays[end]) for rate, end in ends.items() if end in arrays}  # others diverged
+        looks = short_runs(arrays, model, steps)
+        for rule, chooses in RULES.items():
+            found[rule][name, model] = tests.get(chooses(looks), 0.0) - max(tests.values())
+    return found
+
+
+def halvings(steps: int = 45) -> list[tuple[str, str]]:
+    """(set, network) where `tune` tries half of a rate: the next one after its climb diverged in the short run."""
+    found = []
+    for name, model, arrays in cells():
+        looks = short_runs(arrays, model, steps)
+        higher = RATES[RATES.index(climb(looks)) + 1 :][:1]
+        found += [(name, model) for rate in higher if rate not in looks]
     return found
 
 
 def main() -> None:
+    print("Half of a rate that diverged is tried for:", halvings(), "\n")
     for steps in (15, 45):
         found = regrets(steps)
         print(f"Short runs of {steps} steps:\n")

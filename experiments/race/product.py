@@ -81,7 +81,8 @@ def whole_race(set_name: str, fold: int, share: float, by: str) -> None:
     for one in record["order"]:
         one["model"] = _models()[one["model"]]
     record["winner"]["model"] = _models()[record["winner"]["model"]]
-    record["probe"] = outcome.told.probe_metric
+    beside = outcome.told.beside
+    record["probe"] = None if beside is None else beside.probe
     record["evidence"] = {_models()[row.identifier]: row.score for row in outcome.ranking}
     record["looks"] = [
         {

@@ -183,12 +183,11 @@ def _told(one: Outcome) -> list[str]:
 def differences(found: Found) -> list[list[str]]:
     """The race less another policy, with what other sets could have given: 95% of 10,000 draws of sets."""
     lines = []
-    sets = sets_of(JUDGED_ON)
-    draw = np.random.default_rng(0).integers(len(sets), size=(10_000, len(sets)))
-    for name, other in itertools.product(
-        [f"race at {share}%, run on fold {JUDGED_ON}" for share in (10, 3)],
-        ("LogME", "brute force: 5 rates, 300 steps"),
+    for fold, share, other in itertools.product(
+        dict.fromkeys((JUDGED_ON, 3)), (10, 3), ("LogME", "brute force: 5 rates, 300 steps")
     ):
+        sets, name = sets_of(fold), f"race at {share}%, run on fold {fold}"
+        draw = np.random.default_rng(0).integers(len(sets), size=(10_000, len(sets)))
         cells = []
         for field in ("tau", "lost"):
             less = np.array([getattr(found[name][each], field) - getattr(found[other][each], field) for each in sets])

@@ -74,7 +74,7 @@ def offset_table(lines: list[dict[str, Any]]) -> list[str]:
     promised = sum(line["guaranteed"] for line in short), sum(line["targets"] for line in short)
     others = sum(line["guaranteed"] for line in enough), sum(line["targets"] for line in enough)
     return [
-        "# LogME in nats a sample, ours / released; n < D in bold",
+        "# LogME in nats per sample, ours / released; n < D in bold",
         "",
         *rows,
         "",
@@ -182,7 +182,7 @@ def draw(
             for n in sizes
         ]
         left.plot(sizes, off, "o-", color=shade, ms=3.5, label=f"D = {dim}")
-    left.set(xscale="log", yscale="log", xlabel="samples n", ylabel="|released − ours|, nats a sample")
+    left.set(xscale="log", yscale="log", xlabel="samples n", ylabel="|released − ours|, nats per sample")
     left.set_xticks([*SIZES, 1500], [str(n) for n in (*SIZES, 1500)], fontsize=8)
     left.minorticks_off()
     left.legend(frameon=False, fontsize=8)

@@ -26,7 +26,7 @@ from hubscout.hubs import Backbone, load
 from hubscout.tuning import decoded_batches, readable
 from hubscout.tuning.frozen_features import FrozenFeatures
 
-THREADS = 8
+THREADS = min(8, (os.cpu_count() or 1) - 2)
 """Of the one process that makes something, while the others wait for it."""
 _names: dict[int, str] = {}
 """By the id of the inputs of a split: what its decoded images are called."""
@@ -77,7 +77,7 @@ def share(folder: Path) -> None:
             self.images = None if images is None else torch.from_numpy(images).to(device)
 
     view = decoded_batches._View.__init__
-    fitted, extracted = FrozenFeatures.posterior, FrozenFeatures._extract
+    fitted, crossed, extracted = FrozenFeatures.posterior, FrozenFeatures._cross, FrozenFeatures._extraction
 
     def about(frozen: FrozenFeatures, backbone: Backbone) -> tuple[Any, ...]:
         # As it is now: the card of a teacher that was tuned is that of the model it was made from.
@@ -89,13 +89,19 @@ def share(folder: Path) -> None:
             self._posteriors[id(backbone)] = once(place, lambda: fitted(self, backbone))
         return fitted(self, backbone)
 
-    def extract(self: FrozenFeatures, backbone: Backbone, split: str) -> Any:
+    def cross(self: FrozenFeatures, backbone: Backbone, folds: int) -> Any:
+        return once(_place(folder / "heads", *about(self, backbone), folds), lambda: crossed(self, backbone, folds))
+
+    def extraction(self: FrozenFeatures, backbone: Backbone, split: str = "train") -> Any:
+        if (id(backbone), split) in self._extractions:
+            return extracted(self, backbone, split)
         with alone(_place(folder / "extractions", *about(self, backbone), split)):
             self.workers = THREADS
             return extracted(self, backbone, split)
 
     decoded_batches._View = KeptView  # type: ignore[misc]
-    FrozenFeatures.posterior, FrozenFeatures._extract = posterior, extract  # type: ignore[method-assign]
+    FrozenFeatures.posterior, FrozenFeatures._cross = posterior, cross  # type: ignore[method-assign]
+    FrozenFeatures._extraction = extraction  # type: ignore[method-assign]
 
 
 def known(task: Any, name: str) -> Any:

@@ -9,8 +9,9 @@ For each case (a set, how many of its train samples, a student, its teachers by 
 judged on validation with one seed; then five fresh seeds at the best of them. Fine-tuning and what goes with it alone
 have four learning rates, methods with teachers two rates and two strengths. What only varies a method (`same_as`), and
 every method on a medium number of samples, takes over the setting that was found for it and has no search of its own.
-`WORTH` says what is run, and in which order. `explore.py` chose "features beside b-tuning" at first, and then, in a
-second exploration, what stands in `WORTH` as `CHOSEN` and `CHOSEN_VIEWS`: by validation, on cases and seeds of its own.
+`WORTH` says what is run, and in which order. `explore.py` chose "features beside b-tuning" at first, "b-tuning, 3C" in
+a second exploration (and `CHOSEN_VIEWS` beside it), `CHOSEN` in a third: by validation, on cases and seeds of its own.
+The fourth is for crossed heads with features that fade out.
 Without knobs a method has its own strength, and the learning rate that `tune` finds. Every finished run is a line of
 JSON. Teachers that are tuned themselves are tuned once per case, at two rates, and the better one by validation is kept
 in the cache.
@@ -29,13 +30,12 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -44,9 +44,10 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 import kept  # noqa: E402
 import shared_hub  # noqa: E402
+from candidates import changed  # noqa: E402
 from data_sets import MODEL_OPTIONS, REGRESSION, open_set, smaller  # noqa: E402
 from data_sets import TEXT as TEXT_SETS  # noqa: E402
-from explore import FIRST, SECOND, VIEWS, choose  # noqa: E402
+from explore import FIRST, FOURTH, SECOND, THIRD, VIEWS, choose, whole  # noqa: E402
 
 from hubscout.tasks.kinds import kind_of  # noqa: E402
 from hubscout.tasks.splitting import stratified_sample  # noqa: E402
@@ -227,11 +228,12 @@ METHODS: dict[str, dict[str, Any]] = {
     "lora": {"method": "fine-tune", "lora_rank": 8, "rate_factor": 10.0},
     "the best teacher itself, tuned": {"method": "fine-tune", "of_teacher": True},
     "feature kd, default": {"method": "kd", "teachers": 3},
+    "b-tuning, 3C, centred": {"method": "b-tuning", "teachers": 3, "fixed": 3.0, "per_target": True, "centred": True},
 }
 BESIDE = {**METHODS["b-tuning"], "fixed": 3.0, "feature_trade_off": 1.0}
 """What the exploration chose."""
 del BESIDE["strengths"]
-EXPLORED = {**FIRST.candidates, **SECOND.candidates}
+EXPLORED = {**FIRST.candidates, **SECOND.candidates, **THIRD.candidates, **FOURTH.candidates}
 METHODS |= {
     name: {**METHODS[base], "fixed": strength, **options} for name, (base, strength, options) in EXPLORED.items()
 }
@@ -239,9 +241,7 @@ for _name in EXPLORED:
     if _name != "fine-tune":
         METHODS[_name].pop("strengths", None)
         METHODS[_name].pop("same_as", None)
-METHODS |= {
-    f"{name}, no knobs": {**METHODS[name], "no_knobs": True} for name in SECOND.candidates if name != "fine-tune"
-}
+METHODS |= {f"{name}, no knobs": {**METHODS[name], "no_knobs": True} for name in EXPLORED if name != "fine-tune"}
 METHODS |= {
     "feature kd, 16 views": {**METHODS["feature kd"], "same_as": "feature kd", **VIEWS},
     "logit-kd, 16 views": {**METHODS["logit-kd, weak"], "same_as": "logit-kd, weak", **VIEWS},
@@ -274,22 +274,32 @@ NO_KNOBS = ("fine-tune, no knobs", "b-tuning, no knobs")
 CHOSEN, CHOSEN_VIEWS = "what was chosen", "what was chosen with views"
 IMAGES, BASELINES_WITH_VIEWS = (*FEW, *OTHERS), ("feature kd, 16 views", "logit-kd, 16 views")
 PLAIN = (*FEW, *OTHERS, TEXTS)
+FADING = tuple(f"crossed, {strength}, fading features 0.3" for strength in ("6C", "3C"))
 WORTH: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
-    (PLAIN, (CHOSEN,)),
+    (PLAIN, FADING),
+    (PLAIN, tuple(f"{name}, no knobs" for name in FADING)),
+    (PLAIN, ("crossed, 6C, no knobs",)),
+    (PLAIN, (CHOSEN, "b-tuning, 3C", "crossed, 3C")),
+    (PLAIN, ("crossed, 3C, no knobs",)),
+    (PLAIN, ("b-tuning, 3C, centred",)),
+    (PLAIN, ("b-tuning, 3C, answers 0.1",)),
+    ((*MEDIUM, *ALL, FAR), (CHOSEN, "b-tuning, 3C", "crossed, 3C")),
+    ((*ALL, FAR), ("crossed, 3C, no knobs",)),
     (PLAIN, ("feature kd", "feature kd, zero maps")),
     (PLAIN, NO_KNOBS),
     ((HEADS,), ("fine-tune", "b-tuning", "feature kd")),
     (FEW, ("untrained teachers", "untrained b-tuning teachers")),
     (ALL, ("feature kd",)),
-    ((*ALL, FAR), (CHOSEN,)),
-    (PLAIN, (f"{CHOSEN}, no knobs", "feature kd, default, no knobs")),
-    (tuple(MEDIUM), ("fine-tune", "b-tuning", "feature kd")),
+    ((*ALL, FAR), (CHOSEN, "b-tuning, 3C")),
+    (PLAIN, (f"{CHOSEN}, no knobs", "b-tuning, 3C, no knobs", "feature kd, default, no knobs")),
+    (tuple(MEDIUM), ("fine-tune", "b-tuning", "feature kd", CHOSEN, "b-tuning, 3C")),
     (FEW, ("distill-weighted", "ema", "mixup", "lora")),
     ((SICK,), ("fine-tune", "b-tuning", "feature kd")),
     (FEW, ("logit-kd, tuned teachers",)),
     ((FAR,), ("feature kd", "logit-kd, weak")),
-    ((HEADS, SICK), (CHOSEN,)),
-    ((*ALL, FAR, HEADS), (*NO_KNOBS, f"{CHOSEN}, no knobs")),
+    ((HEADS, SICK), ("b-tuning, 3C",)),
+    ((*ALL, FAR, HEADS), (*NO_KNOBS, "b-tuning, 3C, no knobs")),
+    ((*ALL, FAR), (f"{CHOSEN}, no knobs",)),
     ((TEXTS, HEADS, *MEDIUM), ("logit-kd, weak",)),
     (FEW, ("b-tuning, left out", "soup of four runs")),
     (ALL, (UPPER,)),
@@ -435,7 +445,7 @@ def tuned_run(
     from hubscout.tuning import tune
 
     task = open_task(case.set_name, case.train_samples, case.unused)
-    texts = task.modality in ("text", "text-pair")
+    texts = task.modality in ("text", "text-pair", "tokens")
     knobs = {
         "batch_size": 64,
         "learning_rate": learning_rate,
@@ -450,6 +460,7 @@ def tuned_run(
         **{
             "steps": STEPS,
             "feature_trade_off": 0.0,
+            "posterior_folds": 1,
             "validate_every_epochs": STEPS / 4 / -(-len(task.train) // 64),
             **({} if options.pop("no_knobs", False) else knobs),
             **options,
@@ -496,85 +507,6 @@ def tuned_teacher(case: Case, name: str) -> Any:
     return max(runs, key=lambda run: run.metric("validation").value)
 
 
-def changed(options: dict[str, Any]) -> Iterator[AbstractContextManager[Any]]:
-    """What is no option of `tune`: taken out of the options, and put in its place for a run."""
-    if options.pop("shuffled", False):
-        yield shuffled_answers()
-    if share := options.pop("share", 0.0):
-        yield features_by_variance(share)
-    if options.pop("zero_maps", False):
-        yield zero_maps()
-    if options.pop("raw_features", False):
-        yield raw_features()
-
-
-def features_by_variance(share: float) -> AbstractContextManager[Any]:
-    """Distillation of features with λ = share / variance of the teachers' features."""
-    from hubscout.tuning.methods import Distillation
-
-    given = Distillation.prepare
-
-    def prepare(self: Any, preparation: Any) -> None:
-        given(self, preparation)
-        variances = [float((one - one.mean(dim=0)).square().sum(dim=1).mean()) for one in self.cached]
-        self.trade_off = share * len(variances) / sum(variances)
-
-    return patch.object(Distillation, "prepare", prepare)
-
-
-def zero_maps() -> AbstractContextManager[Any]:
-    """Distillation of features with maps that begin at zero, as those of `feature_trade_off` do."""
-    from hubscout.tuning.methods import Distillation
-
-    given = Distillation.prepare
-
-    def prepare(self: Any, preparation: Any) -> None:
-        given(self, preparation)
-        for linear in self.extra:
-            torch.nn.init.zeros_(linear.weight)
-
-    return patch.object(Distillation, "prepare", prepare)
-
-
-def raw_features() -> AbstractContextManager[Any]:
-    """The second term of B-Tuning in the form of `kd`: features as they are, and maps that begin at random.
-
-    Its strength is in shares of the variance all the same.
-    """
-    from torch import nn
-
-    from hubscout.tuning.methods import method
-    from hubscout.tuning.methods.feature_term import FeatureTerm
-
-    class RawFeatureTerm(FeatureTerm):
-        def __init__(self, preparation: Any, trade_off: float) -> None:
-            super().__init__(preparation, trade_off)
-            frozen, device = preparation.frozen_features, preparation.device
-            raw = [torch.as_tensor(frozen.features(t), dtype=torch.float32).to(device) for t in preparation.teachers]
-            variances = [float((one - one.mean(dim=0)).square().sum(dim=1).mean()) for one in raw]
-            self.targets, self.gain = raw, 1.0
-            self.trade_off = trade_off * len(variances) / sum(variances)
-            generator = torch.Generator().manual_seed(preparation.arguments.seed)
-            self.maps = nn.ModuleList(nn.Linear(m.in_features, m.out_features, bias=False) for m in self.maps)
-            for linear in self.maps:
-                nn.init.normal_(linear.weight, std=linear.in_features**-0.5, generator=generator)
-
-    return patch.object(method, "FeatureTerm", RawFeatureTerm)
-
-
-def shuffled_answers() -> AbstractContextManager[Any]:
-    """Give each sample the answer for another one: what is left of a gain is not knowledge."""
-    from hubscout.tuning.teacher_answers import TeacherPanel
-
-    given = TeacherPanel.cached_predictions
-
-    def shuffled(self: Any, *, left_out: bool = False) -> Any:
-        answers = given(self, left_out=left_out)
-        return answers if left_out else answers[np.random.default_rng(0).permutation(len(answers))]
-
-    return patch.object(TeacherPanel, "cached_predictions", shuffled)
-
-
 def work(setting: Setting) -> dict[str, Any]:
     import warnings
 
@@ -592,8 +524,8 @@ def work(setting: Setting) -> dict[str, Any]:
 
 
 def explored() -> list[Setting]:
-    """The runs of the second exploration; those of the first are done."""
-    return [Setting(*values) for values in SECOND.settings(fits)]
+    """The runs of the fourth exploration; those before it are done."""
+    return [Setting(*values) for values in FOURTH.settings(fits)]
 
 
 class Plan:
@@ -604,8 +536,7 @@ class Plan:
     ) -> None:
         self.done, self.begun, self.explores = done, set(done), explores
         self.explored = [s for s in explored() if s.case in cases and s.method in methods]
-        chosen = choose(done.values())
-        names = {CHOSEN: chosen["default"], CHOSEN_VIEWS: chosen["with views"]}
+        names = {CHOSEN: choose(done.values())["default"], CHOSEN_VIEWS: choose(done.values(), SECOND)["with views"]}
         names[f"{CHOSEN}, no knobs"] = f"{names[CHOSEN]}, no knobs"
         named = [(case, names.get(name, name)) for many, worth in WORTH for case in many for name in worth]
         pairs = [(case, method) for case, method in named if fits(case, method)]
@@ -677,7 +608,7 @@ def main() -> None:
                 seconds, told = f"{time.monotonic() - began:4.0f} s", record.get("test", record.get("failed"))
                 print(seconds, record["case"], record["method"], record["seed"], told, flush=True)
             if name == "explore":
-                print(json.dumps(choose(done.values()), indent=1), flush=True)
+                print(json.dumps(choose(whole(done.values(), FOURTH), FOURTH), indent=1), flush=True)
 
 
 class Worker:

@@ -24,17 +24,35 @@ import explore  # noqa: E402
 from outcomes import table as markdown  # noqa: E402
 
 BASE, DEFAULT, UPPER = "fine-tune", "b-tuning", "the best teacher itself, tuned"
-CHOSEN_FIRST = "features beside b-tuning"
-"""What the first exploration chose."""
+CHOSEN_FIRST, CHOSEN_SECOND = "features beside b-tuning", "b-tuning, 3C"
+"""What the first and the second exploration chose."""
 RECORDS = list(map(json.loads, (HERE / "results" / "runs.jsonl").read_text().splitlines()))
-_CHOICE = explore.choose(RECORDS)
-CHOSEN, CHOSEN_VIEWS = _CHOICE["default"], _CHOICE["with views"]
-"""What the second one chose, of what costs a pass of the teachers and of what costs sixteen."""
+CHOSEN, CHOSEN_VIEWS = explore.choose(RECORDS)["default"], explore.choose(RECORDS, explore.SECOND)["with views"]
+"""What the third one chose, and the second one of what costs sixteen passes of the teachers."""
+TODAY, CHOSEN_BEFORE = "crossed, 3C", "crossed, 3C, answers 0.1"
+"""What `tune` does, and what the third exploration chose at its first look."""
+FADING = tuple(f"crossed, {strength}, fading features 0.3" for strength in ("6C", "3C"))
+"""What the fourth exploration is about."""
 ZERO_MAPS = "feature kd, zero maps"
 """`kd` with maps that begin at zero and not at random."""
-NO_KNOBS = tuple(f"{name}, no knobs" for name in ("fine-tune", "b-tuning", CHOSEN, "feature kd, default", ZERO_MAPS))
+NO_KNOBS = tuple(
+    f"{name}, no knobs"
+    for name in dict.fromkeys(
+        (
+            "fine-tune",
+            "b-tuning",
+            CHOSEN_SECOND,
+            TODAY,
+            CHOSEN_BEFORE,
+            CHOSEN,
+            *FADING,
+            "feature kd, default",
+            ZERO_MAPS,
+        )
+    )
+)
 """B-Tuning at λ = C, which was its default."""
-OURS = ("b-tuning", "features", "left out", "untrained")
+OURS = ("b-tuning", "crossed", "features", "left out", "untrained")
 """How names of what is or holds B-Tuning begin; the others are baselines."""
 EQUAL_RATE = "fine-tune, rate of b-tuning"
 """By size, methods are compared with fine-tuning at B-Tuning's rate where that was run."""
@@ -51,7 +69,8 @@ SIZES = {
     "CIFAR-10, MobileNetV2": {500: "cifar10-500", 1500: "cifar10-1500", 4500: "cifar10-all"},
 }
 DRAWN = {
-    CHOSEN: "#CC79A7",
+    TODAY: "#CC79A7",
+    CHOSEN_BEFORE: "#E69F00",
     DEFAULT: "#0072B2",
     "feature kd": "#009E73",
     ZERO_MAPS: "#56B4E9",
@@ -79,6 +98,12 @@ METHODS = {
     "fine-tune, rate of b-tuning": Method(False),
     CHOSEN_VIEWS: Method(True, VIEWS),
     CHOSEN: Method(True),
+    TODAY: Method(True),
+    CHOSEN_BEFORE: Method(True),
+    **dict.fromkeys(FADING, Method(True)),
+    CHOSEN_SECOND: Method(True),
+    "b-tuning, 3C, answers 0.1": Method(True),
+    "b-tuning, 3C, centred": Method(True, control=True),
     CHOSEN_FIRST: Method(True),
     "b-tuning": Method(True),
     "b-tuning, 16 views": Method(True, VIEWS),
@@ -299,7 +324,19 @@ def main() -> None:
     ]
     header = ["case", "over fine-tuning", "best baseline", "over it", "", "baselines measured", "best other", "over it"]
     for method in dict.fromkeys(
-        (CHOSEN, CHOSEN_VIEWS, CHOSEN_FIRST, DEFAULT, "feature kd", ZERO_MAPS, "logit-kd, weak")
+        (
+            TODAY,
+            CHOSEN,
+            CHOSEN_BEFORE,
+            *FADING,
+            CHOSEN_SECOND,
+            CHOSEN_VIEWS,
+            CHOSEN_FIRST,
+            DEFAULT,
+            "feature kd",
+            ZERO_MAPS,
+            "logit-kd, weak",
+        )
     ):
         rows, verdicts = against_the_best(tests, cases, method)
         if not rows:
@@ -314,11 +351,14 @@ def main() -> None:
         ]
         lines += ["features for feature kd. Points of test over fine-tuning, whose column is its own value.", ""]
         lines += [*markdown(["case", *measured, "rates found"], plain), ""]
+    lines += exploration("The fourth exploration", explore.FOURTH)
+    lines += exploration("The third exploration", explore.THIRD)
     lines += exploration("The second exploration", explore.SECOND)
     lines += exploration("The first exploration", explore.FIRST)
     lines += ["## The share of the gap to the tuned teacher", ""]
     lines += ["The best teacher by LogME, fine-tuned with the same search; – where it is not clearly ahead.", ""]
     shown = [
+        TODAY,
         CHOSEN,
         CHOSEN_VIEWS,
         DEFAULT,
@@ -331,7 +371,7 @@ def main() -> None:
     lines += [*markdown(["case", "tuned teacher", "over the fine-tuned student", *shown], rows), ""]
     lines += ["## At equal learning rates", ""]
     lines += ["The runs of the searches, one seed, so that no choice of a rate is in it; points of test.", ""]
-    core = [CHOSEN, DEFAULT, "feature kd", ZERO_MAPS, "logit-kd, weak"]
+    core = [TODAY, CHOSEN, DEFAULT, "feature kd", ZERO_MAPS, "logit-kd, weak"]
     lines += [*markdown(["case", "rate", "fine-tuning", *core], at_equal_rates(core)), ""]
     lines += ["## What validation chose", ""]
     chosen = [

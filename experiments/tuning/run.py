@@ -216,6 +216,7 @@ def run_one(job: Job) -> dict[str, Any]:
         restarts=0,
         seed=setting.seed,
         frozen_norm_statistics=case.frozen_norms,
+        posterior_folds=1,  # as in the paper
         cache=FeatureCache(CACHE / "features"),
         data_in_memory=True,
         workers=2,

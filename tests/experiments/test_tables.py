@@ -17,6 +17,7 @@ import pytest
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
 TEXTS = {".json", ".jsonl", ".csv", ".md"}
 FOLDERS = sorted(script.parent.name for script in EXPERIMENTS.glob("*/table.py"))
+SCRIPTS = sorted(f"{script.parent.name}/{script.stem}" for script in EXPERIMENTS.glob("*/*table.py"))
 
 
 @pytest.fixture(scope="module")
@@ -28,14 +29,14 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "folder", [pytest.param(one, marks=[pytest.mark.slow] if one == "adaptation" else []) for one in FOLDERS]
+    "script", [pytest.param(one, marks=[pytest.mark.slow] if one == "adaptation/table" else []) for one in SCRIPTS]
 )
-def test_the_table_is_what_the_results_give(folder: str, copy: Path) -> None:
-    made = copy / folder / "table.md"
-    committed = (EXPERIMENTS / folder / "table.md").read_text(encoding="utf-8")
+def test_the_table_is_what_the_results_give(script: str, copy: Path) -> None:
+    made = copy / f"{script}.md"
+    committed = (EXPERIMENTS / f"{script}.md").read_text(encoding="utf-8")
     made.unlink()
     ran = subprocess.run(
-        [sys.executable, str(copy / folder / "table.py")],
+        [sys.executable, str(copy / f"{script}.py")],
         env={**os.environ, "HUBSCOUT_SHARED": str(copy / "not-there"), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
