@@ -27,7 +27,7 @@ REASONS = {
     "torch": "runs the network",
     "timm": "builds the network",
     "torchvision": "timm imports it",
-    "sympy": "torch's compiler, which torchvision and timm import",
+    "sympy": "torch imports it to count operations",
     "mpmath": "sympy imports it",
     "numpy": "arrays",
     "scipy": "error bars and P(best)",
