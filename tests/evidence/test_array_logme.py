@@ -46,7 +46,7 @@ def regimes():
         "rank deficient": (low_rank, more[1]),
         "rank deficient, n < D": (thin @ generator.normal(size=(20, 150)), thin[:, 0] + generator.normal(size=60)),
         "duplicated": (np.tile(more[0], 3), more[1]),
-        "duplicated, n < D": (np.tile(fewer[0], 2), fewer[1]),
+        "duplicated, n < D": (np.tile(fewer[0][:, :75], 2), fewer[1]),
         "padded": (np.pad(more[0], ((0, 0), (0, 40))), more[1]),
         "padded past n": (np.pad(more[0], ((0, 0), (0, 300))), more[1]),
         "features x 1e6": (1e6 * more[0], more[1]),
