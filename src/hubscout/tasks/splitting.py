@@ -8,10 +8,13 @@ so subsets of growing size are nested and work done on a small one is not lost.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from hubscout.errors import TaskError
+from hubscout.tasks.labels import is_missing
 
 SPLIT_NAMES = ("train", "validation", "test")
 
@@ -105,6 +108,20 @@ def split_off(strata: np.ndarray, n: int, seed: int, groups: np.ndarray | None =
     else:
         taken = _whole_groups(strata, n, groups, np.random.default_rng(seed))
     return np.setdiff1d(np.arange(len(strata)), taken), taken
+
+
+def group_numbers(values: Mapping[str, Sequence[Any]]) -> dict[str, np.ndarray]:
+    """An integer for each row of each split, the same for rows of the same value; a row without one is by itself.
+
+    >>> {split: numbers.tolist() for split, numbers in group_numbers({"train": ["ann", "bob", "ann", None]}).items()}
+    {'train': [0, 1, 0, 2]}
+    """
+    numbers: dict[Any, int] = {}
+    found: dict[str, np.ndarray] = {}
+    for split, those in values.items():
+        keys = [object() if is_missing(value) else str(value) for value in those]
+        found[split] = np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
+    return found
 
 
 def _whole_groups(strata: np.ndarray, n: int, groups: np.ndarray, generator: np.random.Generator) -> np.ndarray:
