@@ -61,7 +61,8 @@ def from_arrays(
         The task.
 
     Raises:
-        TaskError: inputs, labels or groups of different lengths, inputs that are not of the modality, labels of a wrong kind.
+        TaskError: inputs, labels or groups of different lengths, inputs that are not of the modality, labels of a wrong
+            kind.
 
     Example:
         >>> task = from_arrays(np.eye(10), ["a", "b"] * 5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from hubscout.errors import InputError
 from hubscout.evidence import Evidence
 from hubscout.hubs import Backbone, Batch
 from hubscout.runs.events import Advanced, Started
+from hubscout.runs.files import temporary_file
 from hubscout.runs.texts import LONGEST_IN_A_LINE, names_by_model
 from hubscout.tasks.kinds import kind_of
 from hubscout.tuning.batches import MODEL, BatchPlan, distinct_views
@@ -296,6 +298,20 @@ def answers_of_views(
     views, served = distinct_views({MODEL: next(iter(preprocessings.values())), **preprocessings})
 
     def answered() -> np.ndarray:
+        kept = run.kept_views
+        if kept is not None and run.resumed:
+            with suppress(OSError, ValueError):  # lost or damaged: they answer again
+                return np.load(kept)
+        table = asked()
+        if kept is not None:
+            kept.unlink(missing_ok=True)
+            with suppress(OSError), temporary_file(kept) as partial:
+                with partial.open("wb") as file:
+                    np.save(file, table)
+                partial.replace(kept)
+        return table
+
+    def asked() -> np.ndarray:
         plan = BatchPlan(count, arguments.batch_size, arguments.seed)
         steps = range(arguments.teacher_views * plan.batches_per_epoch)
         batches = run.batches_of(run.task.train, views, augment=True)
