@@ -121,6 +121,8 @@ def _assess(model: Model, task: Task, settings: Settings, increments: Sequence[n
         evidence = found.evidence if found is not None else None
         scores, parts, notes = _score(extractions, chosen, evidence, task, settings)
         predicted = left_out(found.evidence, found.kept, task) if found is not None and found.kept is not None else None
+        if found is not None and predicted is None and task.train.groups is not None:
+            notes.append("no expected result: the groups are too large or too few to predict one from the others")
     first = scores.get(settings.metrics[0])  # none for a metric that needs the whole zoo: it is filled in at the end
     blocks = first.evidence if first is not None else None
     ran = [extraction for extraction in extractions if extraction.samples_per_second > 0]

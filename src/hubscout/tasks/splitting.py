@@ -146,19 +146,6 @@ def _whole_groups(strata: np.ndarray, n: int, groups: np.ndarray, generator: np.
     return np.sort(np.concatenate([np.empty(0, dtype=np.int64), *taken]))
 
 
-def stratified_folds(strata: np.ndarray, folds: int, seed: int) -> np.ndarray:
-    """A fold, 0 to `folds` - 1, for each sample: as many of every stratum in each as can be.
-
-    >>> stratified_folds(np.array([0, 0, 0, 0, 1, 1]), 2, seed=0).tolist()
-    [0, 1, 1, 0, 1, 0]
-    """
-    order = np.random.default_rng(seed).permutation(len(strata))
-    order = order[np.argsort(np.asarray(strata)[order], kind="stable")]
-    fold = np.empty(len(strata), dtype=np.int64)
-    fold[order] = np.arange(len(strata)) % folds
-    return fold
-
-
 def check_fraction(name: str, value: float) -> float:
     """A share of the rows to be split off: at least 0, less than 1."""
     if not isinstance(value, (int, float, np.integer, np.floating)) or not 0 <= value < 1:
