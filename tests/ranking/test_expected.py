@@ -274,6 +274,15 @@ def test_samples_of_a_group_are_predicted_from_other_groups(dim: int) -> None:
         assert (together.best.standard_error or 0.0) > 1.5 * (apart.best.standard_error or 0.0)
 
 
+def test_metrics_that_predict_samples_from_others_leave_the_groups_out_too() -> None:
+    metrics = ["knn", "linear-probe"]
+    apart, together = (
+        rank(patients(40, groups=groups), [Linear(40)], metrics=metrics, cache=False).best for groups in (False, True)
+    )
+    for name in metrics:
+        assert together.scores[name] < 0.7 < 0.9 < apart.scores[name]
+
+
 def test_growing_subsets_leave_the_same_groups_out(tmp_path: Path) -> None:
     task, options = patients(40, groups=True), {"cache": tmp_path}
     whole, grown = (rank(task, [Linear(40)], progressive=each, **options).best for each in (False, True))

@@ -15,8 +15,8 @@ from hubscout.metrics.metric_registry import METRICS, ROW_KINDS, Metric, Score, 
 if TYPE_CHECKING:
     from hubscout.evidence import Evidence
 
-_INPUTS = ("features", "logits", "statistics", "card", "evidence")
-"""What a metric may be given of a model."""
+_INPUTS = ("features", "logits", "statistics", "card", "evidence", "groups")
+"""What a metric may be given of a model, and of its samples."""
 _INPUT_NAMES = {
     "features": "features= (an array of n rows and D columns)",
     "statistics": "statistics= or features=",
@@ -33,6 +33,7 @@ def score(
     statistics: Any = None,
     card: Any = None,
     evidence: Any = None,
+    groups: Any = None,
     targets: Any = None,
     kind: str,
     **options: Any,
@@ -46,6 +47,7 @@ def score(
         statistics: sums of features and targets, in place of features.
         card: what is known of the model beside its weights, a `ModelCard` or a mapping.
         evidence: that of the features, for a metric that is read from it.
+        groups: one number per row, such as of a patient, for a metric that predicts rows from the others.
         targets: the labels as in `hubscout.tasks`; for tagging one id per word, or one array per sentence.
         kind: the kind of task, such as "classification".
         options: of the metric.
@@ -69,7 +71,8 @@ def score(
         raise InputError(
             f"The metric {name!r} compares the models of a zoo and has no value for one model alone: use score_zoo()."
         )
-    inputs = {"features": features, "logits": logits, "statistics": statistics, "card": card, "evidence": evidence}
+    given = (features, logits, statistics, card, evidence, groups)
+    inputs = dict(zip(_INPUTS, given, strict=True))
     return _finish(entry, _call(entry, inputs, targets, kind, options))
 
 

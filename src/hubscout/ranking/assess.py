@@ -245,6 +245,7 @@ def _score(
         "card": extractions[0].card,
         "evidence": evidence,
         "targets": _joined([e.targets for e in extractions]),
+        "groups": _groups(extractions, task),
         "kind": task.kind,
     }
     scores: dict[str, Score] = {}
@@ -279,6 +280,15 @@ def _joined(arrays: Sequence[np.ndarray | None]) -> np.ndarray | None:
     if len(there) < len(arrays):
         return None
     return there[0] if len(there) == 1 else np.concatenate(there)
+
+
+def _groups(extractions: Sequence[Extraction], task: Task) -> np.ndarray | None:
+    """The group of each row of features; None where samples have none."""
+    groups = task.train.groups
+    if groups is None:
+        return None
+    rows = np.concatenate([extraction.rows for extraction in extractions])
+    return np.repeat(groups[rows], kind_of(task.kind).row_counts(task.train.targets, rows))
 
 
 def _gains_by_target(evidence: Evidence, task: Task) -> tuple[float, ...]:

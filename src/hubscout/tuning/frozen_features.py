@@ -18,10 +18,10 @@ from hubscout.errors import EvidenceWarning
 from hubscout.evidence import Evidence, Statistics, maximize_evidence
 from hubscout.features import Extraction, ExtractionOptions, extract
 from hubscout.features.extraction import is_cached
+from hubscout.grouping import stratified_folds
 from hubscout.runs.events import Event, Message, Observer, silent
 from hubscout.runs.texts import LONGEST_IN_A_LINE, names_by_model
 from hubscout.tasks.kinds import kind_of
-from hubscout.grouping import stratified_folds
 from hubscout.tuning.pass_time import PassWatch, TooSlowError
 
 if TYPE_CHECKING:
