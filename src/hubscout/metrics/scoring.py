@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hubscout.errors import InputError
+from hubscout.grouping import stratified_folds
 from hubscout.metrics.metric_registry import METRICS, ROW_KINDS, Metric, Score, lookup
 
 if TYPE_CHECKING:
@@ -203,19 +204,25 @@ def _call(entry: Metric, inputs: dict[str, Any], targets: Any, kind: str, option
         raise InputError(f"The metric {entry.name!r} has no option {sorted(unknown)[0]!r}; it has: {known}.")
     if makes_evidence:
         to_evidence = {name: value for name, value in options.items() if name not in parameters}
-        inputs = {**inputs, "evidence": _evidence(features, targets, statistics, kind, **to_evidence)}
+        made = _evidence(features, targets, statistics, kind, inputs["groups"], **to_evidence)
+        inputs = {**inputs, "evidence": made}
     given = {**inputs, "targets": targets, "kind": kind, **options}
     return entry.function(**{key: value for key, value in given.items() if key in parameters})
 
 
-def _evidence(features: Any, targets: Any, statistics: Any, kind: str, *, blocks: int = 10, **options: Any) -> Evidence:
+def _evidence(
+    features: Any, targets: Any, statistics: Any, kind: str, groups: Any, *, blocks: int = 10, **options: Any
+) -> Evidence:
     """From the statistics where there are any, from the features otherwise."""
     # Here and not above, so that the other metrics can be listed and used without loading the evidence.
     from hubscout.evidence import logme, maximize_evidence
 
     if statistics is not None:
         return maximize_evidence(statistics, **options)
-    return logme(features, targets, kind=kind, blocks=blocks, **options)
+    if groups is None:
+        return logme(features, targets, kind=kind, blocks=blocks, **options)
+    of_row = stratified_folds(np.zeros(len(groups), dtype=np.int64), blocks, 0, np.asarray(groups))
+    return logme(features, targets, kind=kind, blocks=of_row, **options)
 
 
 def _finish(entry: Metric, result: Score | float) -> Score:
