@@ -17,7 +17,6 @@ import numpy as np
 
 from hubscout.errors import InputError, TaskError, check_choice, check_least
 from hubscout.features.feature_keys import identity
-from hubscout.grouping import stratified_folds
 from hubscout.hubs.pooling import check_layers
 from hubscout.tasks.kinds import kind_of
 
@@ -65,16 +64,18 @@ def assign_blocks(n: int, blocks: int, fingerprint: str, groups: np.ndarray | No
     """
     check_least("blocks", blocks)
     if groups is not None:
-        return stratified_folds(np.zeros(n, dtype=np.int64), blocks, _seed(fingerprint), groups)
+        _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+        order = np.argsort(_places(len(sizes), fingerprint))
+        block = np.empty(len(sizes), dtype=np.int64)
+        # By the middle of each group among all rows. Large groups may leave blocks empty, which are not counted.
+        block[order] = (np.cumsum(sizes[order]) - sizes[order] / 2) * blocks // n
+        return np.unique(block[group], return_inverse=True)[1]
     return _places(n, fingerprint) * min(blocks, max(n, 1)) // max(n, 1)
 
 
 def _places(n: int, fingerprint: str) -> np.ndarray:
-    return np.random.default_rng(_seed(fingerprint)).permutation(n)
-
-
-def _seed(fingerprint: str) -> int:
-    return int.from_bytes(hashlib.sha256(fingerprint.encode()).digest()[:8], "little")
+    seed = int.from_bytes(hashlib.sha256(fingerprint.encode()).digest()[:8], "little")
+    return np.random.default_rng(seed).permutation(n)
 
 
 def kept_samples(rows: np.ndarray, counts: np.ndarray, fingerprint: str) -> np.ndarray:
