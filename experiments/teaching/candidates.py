@@ -167,7 +167,7 @@ def crossed_features() -> AbstractContextManager[Any]:
 
     With fewer samples than features a posterior gives back what it was fitted to, and nothing is left that would teach.
     """
-    from hubscout.tasks.splitting import stratified_folds
+    from hubscout.grouping import stratified_folds
     from hubscout.tuning.methods import method
     from hubscout.tuning.methods.feature_term import FeatureTerm, standardized
 

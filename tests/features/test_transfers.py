@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from hubscout.features.transfers import cut, filled_up, move
+from hubscout.features.transfers import filled_up, move
 from hubscout.hubs import Output
 
 
@@ -30,7 +30,7 @@ def test_a_smaller_batch_is_filled_up_and_its_output_cut(layout: torch.memory_fo
     assert torch.equal(filled[:5], images)
     assert torch.equal(filled[5:], images[:3])
     whole = Output(torch.randn(8, 2), torch.randn(8, 3), {"tap": torch.randn(8, 4)})
-    found = cut(whole, 5)
+    found = whole.take(slice(5))
     assert torch.equal(found.features, whole.features[:5])
     assert found.logits is not None
     assert found.logits.shape == (5, 3)

@@ -9,9 +9,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hubscout.features import extract
+from hubscout.hubs import load
 from hubscout.hubs.length_groups import forward_by_length, group_ends, length_groups, trimmed
 from hubscout.hubs.processors import LENGTHS
 from hubscout.hubs.text_preprocessing import IDS, MASK, SECOND, WORDS
+from hubscout.tasks import Task
 
 
 def cost(lengths, ends, per_group):
@@ -67,6 +70,36 @@ def test_sounds_are_cut_into_groups_too_and_spectra_are_not():
     spectra = {"input_features": torch.zeros(4, 80, 3000), LENGTHS: torch.full((4,), 80)}
     assert length_groups(spectra, "cpu") is None
     assert trimmed(spectra)["input_features"].shape == (4, 80, 3000)
+
+
+def test_features_of_sounds_are_computed_group_by_group(wav2vec2):
+    backbone, generator = load(f"file:{wav2vec2}"), np.random.default_rng(0)
+    lengths = (18_000, 60_000, 17_000, 16_500)
+    sounds = [{"array": generator.normal(size=n).astype(np.float32), "sampling_rate": 16_000} for n in lengths]
+    whole = backbone.preprocessing.collate([backbone.preprocessing(sound) for sound in sounds])
+    with torch.no_grad():
+        expected = backbone.forward(whole, backbone.layer_names)
+    seen = []
+    backbone.module.register_forward_pre_hook(
+        lambda _, given, named: seen.append(tuple(named["input_values"].shape)), with_kwargs=True
+    )
+    task = Task.from_arrays(sounds, ["a", "b"] * 2, test_size=0, validation_size=0)
+    found = extract(backbone, task, layers="all", statistics=False, batch_size=4, device="cpu")
+    assert (1, 60_000) in seen
+    assert max(length for rows, length in seen if rows > 1) == 18_000
+    for layer in ("", *backbone.layer_names):
+        wanted = expected.layers[layer] if layer else expected.features
+        np.testing.assert_allclose(found.features(layer), wanted.numpy(), atol=1e-5)
+
+
+def test_networks_that_hear_the_padding_run_whole_batches(wav2vec2):
+    backbone = load(f"file:{wav2vec2}")
+    assert backbone.ignores_padding
+    backbone._config.feat_extract_norm = "group"
+    assert not backbone.ignores_padding
+    backbone._config.feat_extract_norm = "layer"
+    backbone.preprocessing.extractor.return_attention_mask = False
+    assert not backbone.ignores_padding
 
 
 def test_padding_on_the_left_is_left_alone():

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression, RidgeCV
-from sklearn.metrics import average_precision_score
-from sklearn.model_selection import LeaveOneOut, StratifiedKFold, cross_val_predict
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeCV
+from sklearn.metrics import average_precision_score, r2_score
+from sklearn.model_selection import LeaveOneOut, PredefinedSplit, StratifiedKFold, cross_val_predict
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 
 from hubscout.errors import InputError
+from hubscout.grouping import stratified_folds
+from hubscout.metrics import score
 from hubscout.metrics.held_out import inverse_strengths, knn, linear_probe
 
 
@@ -37,8 +39,6 @@ def test_regression_agrees_with_ridge_cv(shape, request):
 
 
 def test_multilabel_agrees_with_explicit_leave_one_out(data):
-    from sklearn.linear_model import Ridge
-
     scores = cross_val_predict(make_pipeline(Ridge(alpha=1.0)), standard(data.features), data.labels, cv=LeaveOneOut())
     expected = np.mean([average_precision_score(data.labels[:, c], scores[:, c]) for c in range(3)])
     assert linear_probe(data.features, data.labels, "multilabel", trials=1).value == pytest.approx(expected, abs=1e-9)
@@ -121,3 +121,53 @@ def test_neighbours_are_capped_and_checked(data):
         knn(data.features, data.classes, neighbours=0)
     with pytest.raises(InputError, match="cosine, euclidean; got 'l1'"):
         knn(data.features, data.classes, distance="l1")
+
+
+@pytest.mark.parametrize("kind", ["classification", "multilabel", "regression"])
+def test_groups_are_predicted_from_other_groups_as_scikit_learn_does(kind, data):
+    groups = np.arange(90) % 12
+    targets, classes = data.targets(kind), kind == "classification"
+    fold = stratified_folds(targets if classes else np.zeros(90, dtype=int), 5, 0, groups)
+    model = LogisticRegression(tol=1e-3, max_iter=200) if classes else Ridge(alpha=1.0)
+    predicted = cross_val_predict(model, standard(data.features), targets, cv=PredefinedSplit(fold))
+    expected = {
+        "classification": lambda: np.mean(predicted == targets),
+        "multilabel": lambda: np.mean([average_precision_score(targets[:, c], predicted[:, c]) for c in range(3)]),
+        "regression": lambda: r2_score(targets, predicted),
+    }[kind]()
+    found = linear_probe(data.features, targets, kind, trials=1, groups=groups)
+    assert found.value == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("distance", ["cosine", "euclidean"])
+def test_neighbours_are_of_other_groups(distance, data):
+    groups = np.arange(90) % 7
+    right = []
+    for group in range(7):
+        own = groups == group
+        model = KNeighborsClassifier(1, metric=distance).fit(data.features[~own], data.classes[~own])
+        right += list(model.predict(data.features[own]) == data.classes[own])
+    found = knn(data.features, data.classes, neighbours=1, distance=distance, groups=groups)
+    assert found.value == pytest.approx(np.mean(right))
+
+
+@pytest.mark.parametrize("metric", [knn, linear_probe])
+def test_what_only_a_group_knows_counts_for_nothing(metric):
+    """Twenty patients with ten samples each that are nearly the same, and labels that are drawn."""
+    generator = np.random.default_rng(0)
+    features = np.repeat(generator.normal(size=(20, 30)), 10, axis=0) + 0.01 * generator.normal(size=(200, 30))
+    groups, labels = np.repeat(np.arange(20), 10), np.repeat(generator.permutation([0, 1] * 10), 10)
+    apart, together = metric(features, labels), metric(features, labels, groups=groups)
+    assert apart.value > 0.95
+    assert together.value < 0.75
+    assert together.standard_error > 0.07  # of 20 patients
+    with pytest.raises(InputError, match="one group"):
+        metric(features, labels, groups=np.zeros(200, dtype=int))
+    with pytest.raises(InputError, match="groups must be 200 numbers"):
+        metric(features, labels, groups=groups[1:])
+    assert (
+        score(
+            metric.__name__.replace("_", "-"), features=features, targets=labels, kind="classification", groups=groups
+        ).value
+        == together.value
+    )

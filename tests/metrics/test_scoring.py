@@ -64,3 +64,13 @@ def test_score_zoo_is_parts_then_combine_and_serves_model_metrics(data, make_dat
     assert combine_zoo("ncti", parts) == score_zoo("ncti", zoo, targets=data.classes, kind="classification")
     found = score_zoo("knn", zoo, targets=data.classes, kind="classification")
     assert found["good"] == score("knn", features=zoo["good"], targets=data.classes, kind="classification")
+
+
+def test_the_error_bar_of_logme_counts_groups_and_not_rows():
+    """Thirty samples, each of them ten times."""
+    generator = np.random.default_rng(0)
+    features, labels = np.repeat(generator.normal(size=(30, 4)), 10, axis=0), np.repeat(np.arange(30) % 2, 10)
+    given = {"features": features, "targets": labels, "kind": "classification"}
+    apart, together = score("logme", **given), score("logme", **given, groups=np.repeat(np.arange(30), 10))
+    assert together.value == pytest.approx(apart.value)
+    assert together.standard_error > 1.5 * apart.standard_error

@@ -146,3 +146,12 @@ def test_damaged_times_of_a_race_are_not_compared(value: object, tmp_path: Path)
     line = {"event": "race", "budget": value, "evidence_seconds": value, "whole_evidence": False}
     (tmp_path / "race.jsonl").write_text(json.dumps(line) + "\n")
     assert evidence_seconds(tmp_path, budget=60.0, wanted=15.0) == (15.0, False)
+
+
+def test_a_model_that_was_deployed_before_another_is_deployed_anew(tmp_path: Path) -> None:
+    """The folder holds the other one by then."""
+    journals = [RaceJournal(tmp_path, Clock(None, 0.0), silent, model) for model in ("a", "b")]
+    for journal in journals:
+        for model in ("a", "b"):
+            journal.record.take({"event": "stage", "stage": "deploy", "model": model, "elapsed": 1.0})
+    assert [journal.stages_done for journal in journals] == [{}, {"deploy": "b"}]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -247,3 +248,59 @@ def test_metrics_without_evidence_say_nothing_of_it(models: list[str]) -> None:
     ranking = rank(make_task("classification"), models, metrics="knn", cache=False)
     assert ranking.explains_labels is None
     assert ranking.best.expected == ()
+
+
+def patients(dim: int, *, groups: bool, size: int = 10, count: int = 60) -> Task:
+    """Samples of a patient are nearly the same, and the labels of patients are drawn: of a new one nothing is known."""
+    generator = np.random.default_rng(0)
+    inputs = np.repeat(generator.normal(size=(count, dim)), size, axis=0)
+    inputs = (inputs + 0.1 * generator.normal(size=inputs.shape)).astype(np.float32)
+    order = generator.permutation(len(inputs))
+    of_row, labels = np.repeat(np.arange(count), size)[order], generator.integers(0, 2, count)
+    splits = {split: (inputs[:4], [0, 1] * 2) for split in ("validation", "test")}
+    return Task.from_arrays(inputs[order], labels[of_row], groups=of_row if groups else None, **splits)
+
+
+@pytest.mark.parametrize("dim", [40, 700])
+def test_samples_of_a_group_are_predicted_from_other_groups(dim: int) -> None:
+    apart, together = (rank(patients(dim, groups=groups), [Linear(dim)], cache=False) for groups in (False, True))
+    assert apart.best.expected[0].value > 0.9
+    found = together.best.expected[0]
+    assert found.value < 0.65
+    assert found.high - found.low > 0.2  # 60 patients, not 600 samples
+    assert together.best.n == apart.best.n == 600
+    assert together.explains_labels is False
+    if dim == 40:  # with 700 dimensions every label is fitted, whoever is in which block
+        assert (together.best.standard_error or 0.0) > 1.5 * (apart.best.standard_error or 0.0)
+
+
+def test_metrics_that_predict_samples_from_others_leave_the_groups_out_too() -> None:
+    metrics = ["knn", "linear-probe"]
+    apart, together = (
+        rank(patients(40, groups=groups), [Linear(40)], metrics=metrics, cache=False).best for groups in (False, True)
+    )
+    for name in metrics:
+        assert together.scores[name] < 0.7 < 0.9 < apart.scores[name]
+
+
+def test_growing_subsets_leave_the_same_groups_out(tmp_path: Path) -> None:
+    task, options = patients(40, groups=True), {"cache": tmp_path}
+    whole, grown = (rank(task, [Linear(40)], progressive=each, **options).best for each in (False, True))
+    assert grown.n == whole.n
+    assert grown.expected[0].value == pytest.approx(whole.expected[0].value, abs=1e-9)
+
+
+def test_groups_that_are_too_large_are_not_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hubscout.features.extraction_plan._LEFT_OUT_TOGETHER", 100)
+    for dim in (40, 700):
+        row = rank(patients(dim, groups=True), [Linear(dim)], cache=False).best
+        assert not row.expected
+        assert any("no expected result" in note for note in row.notes)
+
+
+def test_words_of_a_group_are_predicted_from_other_groups() -> None:
+    tags = make_tags()
+    groups = np.arange(len(tags.train)) // 4
+    task = replace(tags, splits={name: replace(split, groups=groups) for name, split in tags.splits.items()})
+    row, alone = (rank(one, [Tagger(30)], cache=False).best for one in (task, tags))
+    assert row.expected[0].value == pytest.approx(alone.expected[0].value, abs=0.02)

@@ -115,3 +115,30 @@ def test_p_best_is_of_the_last_rung_on_which_several_models_were_compared() -> N
     assert found is not None
     assert found.steps == 10
     assert last_comparison(seen[2:]) is None
+
+
+def test_the_lines_tell_what_a_race_goes_on_from() -> None:
+    record = after(6)
+    lesson = {**look(A, 1, 0.6), "event": "lesson"}
+    for line in (
+        {**look(B, 1, 0.7), "event": "fold", "fold": 2},
+        {"event": "note", "text": "slow"},
+        {"event": "deploy", "model": A.model, "teachers": [B.model]},
+        lesson,
+        {"event": "stage", "stage": "deploy", "model": A.model, "elapsed": 9.0},
+    ):
+        record.take(line)
+    assert [one.metric for one in record.folds[2]] == [0.7]
+    assert [one.metric for one in record.lessons[A.model]] == [0.6]
+    assert (record.notes, record.stages, record.taught) == (("slow",), {"deploy": A.model}, {A.model: (B.model,)})
+    assert record.seconds == {"evidence": 1.0, "rungs": 2.0, "deploy": 6.0}
+    record.take({"event": "deploy", "model": A.model, "teachers": [C.model]})
+    assert record.lessons[A.model] == ()  # others teach it now
+
+
+def test_after_its_end_a_race_may_go_on() -> None:
+    record = after(len(LINES))
+    assert record.over
+    record.take({"event": "deploy", "model": A.model, "teachers": [B.model]})
+    assert record.complete
+    assert not record.over

@@ -56,14 +56,14 @@ def test_the_header_of_a_ranking_moves_with_time_and_models(monkeypatch: pytest.
     progress = after(events)
     # Two models since the start, one left; the fourth was finished before.
     assert facts(progress) == {
-        "Elapsed": "1 min 0 s",
+        "Elapsed": "1 min",
         "Time left": "about 30 s",
         "Samples done": "–",
         "Best so far": "a, 0.2500",
     }
     monkeypatch.setattr("time.time", lambda: 220.0)
     progress.take("events.jsonl", {"event": "model-finished", "model": "timm/c", "score": 0.5, "n": 1200, "seconds": 1})
-    assert facts(progress)["Elapsed"] == "2 min 0 s"
+    assert facts(progress)["Elapsed"] == "2 min"
     assert facts(progress)["Samples done"] == "1,200"
     assert facts(progress)["Best so far"] == "c, 0.5000"
     progress.halt()
@@ -88,7 +88,7 @@ def test_the_header_of_a_tuning_moves_with_time_and_steps(monkeypatch: pytest.Mo
     progress.take("metrics.jsonl", started)
     assert facts(progress) == {
         "Elapsed": "30 s",
-        "Time left, at most": "about 1 min 0 s",
+        "Time left, at most": "about 1 min",
         "Steps": "40 of 100",
         "Samples done": "320",
         "Best so far": "accuracy 75.0%",

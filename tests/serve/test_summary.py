@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from hubscout.runs.tuning_record import TuningRecord, write_tuning
 from hubscout.serve.progress import Progress
+from hubscout.serve.run_facts import results, run_facts
 from hubscout.serve.run_index import RunIndex
 from hubscout.serve.served_folder import NotHereError
 from hubscout.serve.streams import RunFollower
@@ -90,6 +92,21 @@ def test_a_finished_race_is_worth_what_it_has_given(tmp_path: Path) -> None:
     (folder / "winner" / "tuning.json").write_text(json.dumps(record))
     found = RunIndex(tmp_path).summary("race")
     assert (found.score, found.metric, found.best) == (0.9, "accuracy, test", "<b>")
+
+
+def test_a_tuning_that_had_no_time_to_train_is_a_linear_probe(tmp_path: Path) -> None:
+    (tmp_path / "short").mkdir()
+    write_tuning(tmp_path / "short", TuningRecord(model="timm/a", method="b-tuning", best_step=0, steps=0), [])
+    (tmp_path / "long").mkdir()
+    write_tuning(tmp_path / "long", TuningRecord(model="timm/a", method="b-tuning", best_step=8, steps=9), [])
+    index = RunIndex(tmp_path)
+    assert {name: index.summary(name).best for name in index.names()} == {
+        "long": "a · b-tuning",
+        "short": "a · linear probe",
+    }
+    (line,) = results("short", index.open("short"))
+    assert line.method == "linear probe"
+    assert run_facts(index.open("short"))["Methods"] == "linear probe"
 
 
 @pytest.mark.parametrize(

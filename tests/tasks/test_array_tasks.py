@@ -31,6 +31,27 @@ def test_given_names_are_looked_up_by_id() -> None:
         Task.from_arrays(X, ["z", "w"] * 10, target_names=["z", "y", "x"])
 
 
+def test_groups_are_not_divided() -> None:
+    patients = [f"patient {row // 4}" for row in range(20)]
+    task = Task.from_arrays(X, [0, 1] * 10, groups=patients, seed=3)
+    held = [set(split.groups.tolist()) for split in task.splits.values()]  # type: ignore[union-attr]
+    assert sum(map(len, held)) == len(set.union(*held)) == 5
+    assert all(any("whole groups" in note and split in note for note in task.notes) for split in ("test", "validation"))
+    alone = Task.from_arrays(X, [0, 1] * 10, groups=[None] * 20)
+    assert len(alone.test) == 4  # each is by itself
+    given = Task.from_arrays(X, [0, 1] * 10, groups=np.array(patients)[:, None], test=(X, [0, 1] * 10))
+    assert len(np.unique(given.test.groups)) == 20
+    with pytest.raises(TaskError, match="groups has 3 values for 20 inputs"):
+        Task.from_arrays(X, [0, 1] * 10, groups=[1, 2, 3])
+
+
+def test_a_task_with_other_groups_is_another_one() -> None:
+    splits = {split: (X, [0, 1] * 10) for split in ("validation", "test")}
+    tasks = [Task.from_arrays(X, [0, 1] * 10, groups=groups, **splits) for groups in (None, [0] * 20, range(20))]
+    assert len({task.fingerprint for task in tasks}) == 3
+    assert len({task.train.fingerprint for task in tasks}) == 1  # features may be cached
+
+
 @pytest.mark.parametrize(
     ("targets", "kind"),
     [

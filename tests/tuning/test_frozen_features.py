@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tuning_networks import make_task, perceptron
 
+from hubscout.evidence import Statistics, maximize_evidence
 from hubscout.features import FeatureCache, extract, extractor
 from hubscout.features.precision import Precision, pick_precision
 from hubscout.runs.events import Message
@@ -57,6 +58,37 @@ def test_each_teacher_is_named_before_it_is_fitted() -> None:
         said = told.index(f"Computing the features of {name} for the {len(task.train)} training samples.")
         assert told[said + 1] == "Started"
         assert "Finished" in told[said + 1 : told.index("Progress")]
+
+
+def patients(labels: np.ndarray, **options) -> Task:
+    """Each of 40 patients has ten samples that are nearly the same, and a label of his own."""
+    generator = np.random.default_rng(0)
+    inputs = np.repeat(generator.normal(size=(40, 8)), 10, axis=0) + 0.01 * generator.normal(size=(400, 8))
+    groups = np.repeat(np.arange(40), 10)
+    return Task.from_arrays(inputs.astype(np.float32), labels, groups=groups, test_size=0, validation_size=0, **options)
+
+
+def test_folds_and_predictions_from_others_do_not_divide_a_group() -> None:
+    task = patients(np.repeat(np.random.default_rng(1).integers(0, 2, 40), 10))
+    frozen, model = FrozenFeatures(task, "cpu"), perceptron()
+    heads = frozen.crossed_heads(model, 5)
+    assert task.train.groups is not None
+    folds = [set(task.train.groups[heads.fold == k]) for k in range(5)]
+    assert sum(map(len, folds)) == len(set.union(*folds)) == 40
+    left_out = frozen.left_out(model)
+    for k in range(5):
+        rows = heads.fold == k
+        others = Statistics("classification", task.target_names)
+        others.update(frozen.features(model)[~rows], np.asarray(task.train.targets)[~rows])
+        expected = maximize_evidence(others, center=True).predict(frozen.features(model)[rows])
+        np.testing.assert_allclose(left_out[rows], expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("positive", [1, 2])
+def test_where_one_group_has_all_samples_of_a_class_the_heads_are_fitted_to_all(positive: int) -> None:
+    task = patients(np.repeat(np.arange(40) < positive, 10).astype(int))
+    heads = FrozenFeatures(task, "cpu").crossed_heads(perceptron(), 5)
+    assert len(heads.weights) == positive
 
 
 def test_a_posterior_has_no_error_bar_that_nobody_reads() -> None:

@@ -9,7 +9,7 @@ from clocked_networks import CLOCK, heavy, heavy_on_images
 from tuning_networks import image_task, make_task
 
 from hubscout.features import FeatureCache, extract
-from hubscout.runs.events import Validated
+from hubscout.runs.events import Message, Validated
 from hubscout.tuning import tune
 
 BUDGET = 40
@@ -94,15 +94,10 @@ class Killed(BaseException):
 
 def test_a_resumed_run_has_the_teachers_that_it_began_with(tmp_path):
     """Meanwhile the features of the other one have come into the cache."""
-
-    def killer(event):
-        if isinstance(event, Validated) and CLOCK.now - 1000 > 20:
-            raise Killed
-
     teachers = heavy(SLOW, 1), heavy(FAST, 2)
     how = {"out": tmp_path / "run", "cache": tmp_path / "cache"}
     with pytest.raises(Killed):
-        timed(*teachers, observer=killer, **how)
+        timed(*teachers, observer=kill_after(20), **how)
     extract(teachers[0], make_task(n=5120), device="cpu", cache=FeatureCache(tmp_path / "cache"))
     resumed, seconds = timed(*teachers, **how)
     assert any("Resumed" in note for note in resumed.notes)
@@ -112,6 +107,51 @@ def test_a_resumed_run_has_the_teachers_that_it_began_with(tmp_path):
     again, seconds = timed(*teachers, **how)
     assert seconds < 1
     assert (again.teachers, again.steps) == (resumed.teachers, resumed.steps)
+
+
+def kill_after(seconds):
+    def observer(event):
+        if isinstance(event, Validated) and CLOCK.now - 1000 > seconds:
+            raise Killed
+
+    return observer
+
+
+@pytest.mark.parametrize("method", ["b-tuning", "kd", "distill-weighted"])
+def test_a_resumed_run_without_a_cache_keeps_the_budget_too(tmp_path, method):
+    """By then the teacher takes a hundred times as long: another pass would be 512 s."""
+    how = {"method": method, "out": tmp_path, "learning_rate": 1e-3, "checkpoint_every_steps": 10}
+    with pytest.raises(Killed):
+        timed(heavy(FAST, 1), observer=kill_after(20), **how)
+    killed = CLOCK.now - 1000
+    resumed, seconds = timed(heavy(100 * FAST, 1), **how)
+    assert any("Resumed" in note for note in resumed.notes)
+    assert resumed.teachers == ("small/perceptron-1-16",)
+    assert killed + seconds < 1.05 * BUDGET
+    assert not (tmp_path / "teaching").exists()
+
+
+def test_a_resumed_run_does_not_ask_for_the_same_views_again(tmp_path):
+    options = {**OPTIONS, "learning_rate": 1e-3, "teacher_targets": "views", "out": tmp_path}
+    task, model = image_task(96), heavy_on_images(0.01)
+    with pytest.raises(Killed):
+        tune(task, model, [heavy_on_images(0.02, 1)], observer=kill_after(20), **options)
+    resumed = tune(task, model, [heavy_on_images(1.0, 1)], **options)
+    assert any("Resumed" in note for note in resumed.notes)
+    assert any("cached for 2 views of each sample." in note for note in resumed.notes)
+    assert CLOCK.now - 1000 < 1.1 * BUDGET
+
+
+def test_a_resumed_run_takes_its_head_from_the_checkpoint(tmp_path):
+    """Fitting it anew would be a pass over the train samples, for nothing."""
+    told = []
+    options = {**OPTIONS, "learning_rate": 1e-3, "head_init": "posterior", "out": tmp_path}
+    with pytest.raises(Killed):
+        tune(make_task(n=5120), heavy(0.001), observer=kill_after(20), **options)
+    tune(make_task(n=5120), heavy(0.001), observer=told.append, **options)
+    texts = [event.text for event in told if isinstance(event, Message)]
+    assert any("Resumed" in text for text in texts)
+    assert not any("Computing the features" in text for text in texts)
 
 
 def test_without_a_budget_all_of_them_teach():

@@ -68,15 +68,17 @@ class KeptRows:
         """All of them, those of a sample together; None where there are none."""
         if not parts:
             return None
-        samples = np.concatenate([part.samples for part in parts])
-        order = np.argsort(samples, kind="stable")
-        features = np.concatenate([part.features for part in parts])
-        return cls(features[order], np.concatenate([part.targets for part in parts])[order], samples[order])
+        names = ("features", "targets", "samples")
+        whole = cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+        return whole.take(np.argsort(whole.samples, kind="stable"))
+
+    def take(self, rows: np.ndarray) -> KeptRows:
+        """Some of the rows, or all in another order."""
+        return KeptRows(self.features[rows], self.targets[rows], self.samples[rows])
 
     def shuffled(self) -> KeptRows:
         """The same rows in another order, always the same one."""
-        order = np.random.default_rng(0).permutation(len(self.samples))
-        return KeptRows(self.features[order], self.targets[order], self.samples[order])
+        return self.take(np.random.default_rng(0).permutation(len(self.samples)))
 
 
 class Statistics:

@@ -8,6 +8,7 @@ and blocks are paired across models.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 _SMALLEST_SHARD_ROWS = 256
 _MOST_SHARDS = 200
+_LEFT_OUT_TOGETHER = 1 << 24
+"""Numbers of a matrix for each target over the rows of a group: 134 MB."""
 KEPT_ROWS = 4096
 """Rows of features that stay: an accuracy of 80% over so many is known to 0.6 points (one standard error)."""
 
@@ -49,16 +52,24 @@ def cut(n: int, shard_rows: int | None = None) -> list[range]:
     return [range(start, min(start + size, n)) for start in range(0, n, size)]
 
 
-def assign_blocks(n: int, blocks: int, fingerprint: str) -> np.ndarray:
+def assign_blocks(n: int, blocks: int, fingerprint: str, groups: np.ndarray | None = None) -> np.ndarray:
     """The block of each of `n` rows: its place in a permutation seeded by the task's fingerprint, × blocks // n.
 
     Blocks differ in size by at most one row, and are the same for every model that runs on the task. Where there
-    are fewer rows than blocks, every row is a block of its own.
+    are fewer rows than blocks, every row is a block of its own. Rows of one of the `groups` are in one block: they are
+    alike, and scores of blocks that share a group would differ by too little.
 
     >>> np.bincount(assign_blocks(25, 10, "pets"))
     array([3, 2, 3, 2, 3, 2, 3, 2, 3, 2])
     """
     check_least("blocks", blocks)
+    if groups is not None:
+        _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+        order = np.argsort(_places(len(sizes), fingerprint))
+        block = np.empty(len(sizes), dtype=np.int64)
+        # By the middle of each group among all rows. Large groups may leave blocks empty, which are not counted.
+        block[order] = (np.cumsum(sizes[order]) - sizes[order] / 2) * blocks // n
+        return np.unique(block[group], return_inverse=True)[1]
     return _places(n, fingerprint) * min(blocks, max(n, 1)) // max(n, 1)
 
 
@@ -78,6 +89,23 @@ def kept_samples(rows: np.ndarray, counts: np.ndarray, fingerprint: str) -> np.n
     """
     every = -(-int(counts.sum()) // KEPT_ROWS)
     return _places(len(rows), fingerprint) % max(every, 1) == 0
+
+
+def kept_groups(groups: np.ndarray, counts: np.ndarray, targets: int, fingerprint: str) -> np.ndarray:
+    """The same by whole groups, which are predicted from the others together: a boolean for each sample of a split.
+
+    `counts` are the rows of features of each sample. Groups of so many rows that they cannot be left out together stay
+    out of it.
+
+    >>> kept_groups(np.array([4, 4, 4, 5, 5, 6]), np.array([1, 1, 1, 2000, 2000, 1]), 2, "pets").tolist()
+    [True, True, True, False, False, True]
+    """
+    _, group = np.unique(groups, return_inverse=True)
+    sizes = np.bincount(group, weights=counts)
+    order = np.argsort(_places(len(sizes), fingerprint))
+    order = order[sizes[order] <= math.sqrt(_LEFT_OUT_TOGETHER / targets)]
+    kept = order[np.cumsum(sizes[order]) - sizes[order] < KEPT_ROWS]
+    return np.isin(group, kept)
 
 
 def check_indices(indices: Sequence[int] | np.ndarray, n: int) -> np.ndarray:
@@ -155,7 +183,7 @@ class ExtractionPlan:
             rows,
             _resolve_layers(backbone, layers),
             parts,
-            assign_blocks(len(split), blocks, task.fingerprint),
+            assign_blocks(len(split), blocks, task.fingerprint, split.groups),
             kept_of_row(task, split_name, rows),
             selection,
             tuple(map(len, cuts)),
@@ -189,9 +217,13 @@ class ExtractionPlan:
 
 def kept_of_row(task: Task, split_name: str, rows: np.ndarray) -> np.ndarray:
     """Each sample of a split where it is one of `rows` and stays beside their sums, and -1 elsewhere."""
-    split = task.splits[split_name]
+    split, kind = task.splits[split_name], kind_of(task.kind)
     found = np.full(len(split), -1, dtype=np.int64)
-    stays = rows[kept_samples(rows, kind_of(task.kind).row_counts(split.targets, rows), task.fingerprint)]
+    if split.groups is None:
+        stays = rows[kept_samples(rows, kind.row_counts(split.targets, rows), task.fingerprint)]
+    else:  # the same groups in every part of the split
+        counts = kind.row_counts(split.targets)
+        stays = rows[kept_groups(split.groups, counts, len(task.target_names), task.fingerprint)[rows]]
     found[stays] = stays
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -20,9 +21,10 @@ from hubscout.features.precision import (
     wants_channels_last,
 )
 from hubscout.features.shards import FINAL, LOGITS
-from hubscout.features.transfers import cut, filled_up, move, on_its_way
+from hubscout.features.transfers import filled_up, move, on_its_way
 from hubscout.hubs.cost import switches_of_torch
 from hubscout.hubs.device_resizing import DeviceResizing
+from hubscout.hubs.length_groups import outputs_by_length
 from hubscout.runs.profiler import is_profiling, step
 
 if TYPE_CHECKING:
@@ -215,7 +217,7 @@ class Runner:
             if rows == self._most_rows:
                 output = self._forward(batch)
             else:
-                output = cut(self._forward(filled_up(batch, rows, self._most_rows)), rows)
+                output = self._forward(filled_up(batch, rows, self._most_rows)).take(slice(rows))
             self._wait()
             return output
 
@@ -233,7 +235,8 @@ class Runner:
             except Exception as error:  # also where memory ran out: torch goes on with smaller batches
                 raise AccelerationError(f"{type(error).__name__}: {first_line(error)}") from error
         with switches_of_torch, self.precision.autocast():
-            return self.backbone.forward(batch, self.layers)
+            run = partial(self.backbone.forward, layers=self.layers)
+            return outputs_by_length(run, batch, self.device) if self.backbone.ignores_padding else run(batch)
 
     def _check_precision(self, batch: Batch, output: Output) -> Output:
         """Compare the first batch with float32; stay with the reduced format only where the features agree."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from hubscout.hubs import Batch, Output
+    from hubscout.hubs import Batch
 
 
 def move(batch: Batch, device: str | torch.device, *, channels_last: bool) -> Batch:
@@ -38,16 +37,6 @@ def filled_up(batch: Batch, rows: int, wanted: int) -> Batch:
         repeated = value[torch.arange(wanted, device=value.device) % rows]
         filled[name] = repeated if usual else repeated.contiguous(memory_format=torch.channels_last)
     return filled
-
-
-def cut(output: Output, rows: int) -> Output:
-    layers = {name: value[:rows] for name, value in output.layers.items()}
-    return replace(
-        output,
-        features=output.features[:rows],
-        logits=None if output.logits is None else output.logits[:rows],
-        layers=layers,
-    )
 
 
 def on_its_way(value: Tensor) -> Tensor:

@@ -149,6 +149,39 @@ class Output:
     logits: Tensor | None = None
     layers: Mapping[str, Tensor] = field(default_factory=dict)
 
+    @classmethod
+    def joined(cls, outputs: Sequence[Output]) -> Output:
+        """Those of several batches, one after the other.
+
+        Args:
+            outputs: of one backbone, at least one.
+
+        Returns:
+            The rows of all.
+
+        """
+        import torch
+
+        logits = [output.logits for output in outputs if output.logits is not None]
+        return cls(
+            torch.cat([output.features for output in outputs]),
+            torch.cat(logits) if logits else None,
+            {name: torch.cat([output.layers[name] for output in outputs]) for name in outputs[0].layers},
+        )
+
+    def take(self, rows: Tensor | slice) -> Output:
+        """Some of its rows.
+
+        Args:
+            rows: numbers of rows in any order, or a slice.
+
+        Returns:
+            The output of these rows.
+
+        """
+        layers = {name: value[rows] for name, value in self.layers.items()}
+        return Output(self.features[rows], None if self.logits is None else self.logits[rows], layers)
+
 
 class Backbone(ABC):
     """A pre-trained model: from a batch to features and, in the same pass, the logits of its source head.
@@ -203,6 +236,11 @@ class Backbone(ABC):
     @property
     def averages_layers(self) -> bool:
         """Whether `mean`, the average of the layers after the first, can be tapped beside those of `layer_names`."""
+        return False
+
+    @property
+    def ignores_padding(self) -> bool:
+        """Whether it gives the same for a sound, but for rounding, however much silence is put behind it in a batch."""
         return False
 
     def to(self, device: str | torch.device) -> Backbone:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hubscout.hubs.backbone import Batch
+from hubscout.hubs.backbone import Batch, Output
 from hubscout.hubs.processors import LENGTHS
 from hubscout.hubs.text_preprocessing import IDS, MASK, SECOND, TRUNCATED, TYPES, WORD_ENDS, WORDS
 
@@ -95,6 +95,21 @@ def _wave(batch: Batch) -> str | None:
     return names[0] if LENGTHS in batch and len(names) == 1 and batch[names[0]].ndim == 2 else None
 
 
+def outputs_by_length(forward: Callable[[Batch], Output], batch: Batch, device: str) -> Output:
+    """What a backbone makes of a batch of sounds, group by group; the rows in the order of the batch."""
+    import torch
+
+    groups = length_groups(batch, device.partition(":")[0])
+    if groups is None:
+        return forward(batch)
+    order = torch.cat(groups).to(batch[LENGTHS].device)
+    return Output.joined([forward(_part(batch, places)) for places in groups]).take(torch.argsort(order))
+
+
+def _part(batch: Batch, places: Tensor) -> Batch:
+    return trimmed({name: value[places] for name, value in batch.items()})
+
+
 def forward_by_length(forward: Callable[[Batch], Tensor], batch: Batch, device: str) -> Tensor:
     """What `forward` makes of a batch, group by group; the rows in the order of the batch."""
     import torch
@@ -102,7 +117,7 @@ def forward_by_length(forward: Callable[[Batch], Tensor], batch: Batch, device: 
     groups = length_groups(batch, device)
     if groups is None:
         return forward(batch)
-    outputs = [forward(trimmed({name: value[places] for name, value in batch.items()})) for places in groups]
+    outputs = [forward(_part(batch, places)) for places in groups]
     order = torch.cat(groups)
     counts = (batch[WORDS] >= 0).sum(dim=1) if WORDS in batch else torch.ones(len(order), dtype=torch.long)
     rows = torch.cat(outputs).split(counts[order].tolist())

@@ -79,6 +79,10 @@ class HeadedBackbone(Backbone):
     def averages_layers(self) -> bool:
         return self._inner.averages_layers
 
+    @property
+    def ignores_padding(self) -> bool:
+        return self._inner.ignores_padding
+
     def forward(self, batch: Batch, layers: Sequence[str] = ()) -> Output:
         found = self._inner.forward(batch, layers)
         return Output(found.features, self.head(found.features), found.layers)

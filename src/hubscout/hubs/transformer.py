@@ -104,6 +104,15 @@ class TransformerBackbone(Backbone):
     def averages_layers(self) -> bool:
         return len(set(self._layer_shapes[1:])) == 1
 
+    @property
+    def _masks_sounds(self) -> bool:
+        return bool(getattr(getattr(self.preprocessing, "extractor", None), "return_attention_mask", False))
+
+    @property
+    def ignores_padding(self) -> bool:
+        # A norm of each channel over all of the time counts the silence in.
+        return self._masks_sounds and getattr(self._config, "feat_extract_norm", "layer") != "group"
+
     @cached_property
     def _layer_shapes(self) -> tuple[tuple[int, ...], ...]:
         """Of as many layers as one pass shows: configurations count layers, stages or neither."""
@@ -123,7 +132,7 @@ class TransformerBackbone(Backbone):
                 *(self._run(model_inputs(batch, second=second), batch, layers) for second in (False, True))
             )
         if self._config.model_type in _SEE_PADDING and MASK in batch and not batch[MASK].all():
-            return _join([self.forward(row, layers) for row in _without_padding(batch)])
+            return Output.joined([self.forward(row, layers) for row in _without_padding(batch)])
         return self._run(self._inputs(batch), batch, layers)
 
     def _inputs(self, batch: Batch) -> Batch:
@@ -133,8 +142,7 @@ class TransformerBackbone(Backbone):
             return batch
         name = self.module.main_input_name
         inputs = {str(name): batch[str(name)]}
-        extractor = getattr(self.preprocessing, "extractor", None)
-        if inputs[str(name)].ndim == 2 and getattr(extractor, "return_attention_mask", False):
+        if inputs[str(name)].ndim == 2 and self._masks_sounds:
             inputs[MASK] = _mask(batch[LENGTHS], inputs[str(name)].shape[1])
         return inputs
 
@@ -224,17 +232,6 @@ def _without_padding(batch: Batch) -> list[Batch]:
     """Each sample as a batch of its own, cut to its length."""
     rows = ({name: value[place : place + 1] for name, value in batch.items()} for place in range(len(batch[MASK])))
     return [trimmed(row) for row in rows]
-
-
-def _join(outputs: Sequence[Output]) -> Output:
-    import torch
-
-    logits = [output.logits for output in outputs if output.logits is not None]
-    return Output(
-        torch.cat([output.features for output in outputs]),
-        torch.cat(logits) if logits else None,
-        {name: torch.cat([output.layers[name] for output in outputs]) for name in outputs[0].layers},
-    )
 
 
 def last_layer(module: Any) -> nn.Linear | None:

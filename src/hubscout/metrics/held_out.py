@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from hubscout.errors import InputError, check_choice
+from hubscout.grouping import stratified_folds
 from hubscout.metrics import inputs
 from hubscout.metrics.metric_registry import KINDS, Score, metric
 from hubscout.metrics.softmax_head import principal_axes
@@ -18,13 +19,21 @@ _FIRST_EXPONENTS = (0.0, -2.0, 2.0, -1.0, 1.0, -3.0, 3.0, -4.0, 4.0)
 
 @metric("linear-probe", kinds=KINDS)
 def linear_probe(
-    features: Any, targets: Any, kind: str = "classification", *, trials: int = 5, folds: int = 5, seed: int = 0
+    features: Any,
+    targets: Any,
+    kind: str = "classification",
+    *,
+    groups: Any = None,
+    trials: int = 5,
+    folds: int = 5,
+    seed: int = 0,
 ) -> Score:
     """Held-out performance of a linear head, with the best of a number of strengths of L2 regularisation.
 
     Classification: accuracy of logistic regression over `folds` stratified folds, in [0, 1]. Regression: leave-one-out
     R² of ridge regression averaged over the columns that vary, at most 1. Multilabel: leave-one-out ridge regression
-    on the 0/1 columns ranks the samples; mean average precision, in [0, 1].
+    on the 0/1 columns ranks the samples; mean average precision, in [0, 1]. With `groups`, all three over folds of
+    whole groups.
 
     `trials` is the number of hyper-parameters tried: the inverse strengths 1, 10⁻², 10², 10⁻¹, 10¹, 10⁻³, ... in this
     order, so that more trials contain the fewer and the score can only rise. It is the best one's: like every score of
@@ -33,15 +42,17 @@ def linear_probe(
     leave-one-out, to the order of rows; the folds follow the order of rows and `seed`. Classes need not be in
     every fold: a class of one sample is never predicted rightly.
 
-    The standard error is binomial for accuracy, that of the mean squared error for R². Cost: `folds` · `trials` fits
+    The standard error is binomial for accuracy, that of the mean squared error for R²; with `groups`, that of a mean
+    over groups. Cost: `folds` · `trials` fits
     of logistic regression, O(nDC) a step; for ridge regression one eigendecomposition, O(nD² + D³).
 
     Args:
         features: (n, D) features.
         targets: of the rows: class ids, a 0/1 matrix, or columns of numbers.
         kind: "classification", "multilabel" or "regression".
+        groups: one number per row, such as of a patient: rows of a group are predicted from the other groups.
         trials: how many strengths are tried.
-        folds: of the cross-validation of classes.
+        folds: of the cross-validation of classes, and of all kinds with `groups`.
         seed: of the folds.
 
     Returns:
@@ -61,21 +72,43 @@ def linear_probe(
     trials = inputs.whole_number(trials, "trials")
     folds = inputs.whole_number(folds, "folds", least=2)
     values, measure = _measured(kind, targets, len(features))
+    together = _groups(groups, len(features))
     rows = inputs.centred(features)
     if rows.any():
         rows = rows / np.abs(rows).max()
         rows /= np.sqrt(np.mean(rows**2))
     strengths = inverse_strengths(trials)
 
-    classes = kind == "classification"
-    predicted = _logistic(rows, values, strengths, folds, seed) if classes else _ridge(rows, values, strengths)
-    scores = [measure(each, values) for each in predicted]
+    if kind == "classification":
+        predicted = _logistic(rows, values, strengths, folds, seed, together)
+    elif together is None:
+        predicted = _ridge(rows, values, strengths)
+    else:
+        fold = stratified_folds(np.zeros(len(rows), dtype=np.int64), folds, seed, together)
+        predicted = _ridge_by_fold(rows, values, strengths, fold)
+    scores = [measure(each, values, together) for each in predicted]
     best = max(scores, key=lambda found: found.value)
     each = {float(strength): found.value for strength, found in zip(strengths, scores, strict=True)}
     return Score(best.value, best.standard_error, details={**best.details, "each": each})
 
 
-def _measured(kind: str, targets: Any, n: int) -> tuple[np.ndarray, Callable[[np.ndarray, np.ndarray], Score]]:
+Measure = Callable[[np.ndarray, np.ndarray, np.ndarray | None], Score]
+
+
+def _groups(groups: Any, n: int) -> np.ndarray | None:
+    """The group of each of n rows, 0, 1, …; None where there are none."""
+    if groups is None:
+        return None
+    given = np.asarray(groups)
+    if given.shape != (n,):
+        raise InputError(f"groups must be {n} numbers, one per row of features; they have the shape {given.shape}.")
+    names, numbers = np.unique(given, return_inverse=True)
+    if len(names) < 2:
+        raise InputError("groups has all rows in one group: none can be predicted from the others.")
+    return numbers
+
+
+def _measured(kind: str, targets: Any, n: int) -> tuple[np.ndarray, Measure]:
     """The targets of n rows, and how good predictions of them are."""
     if n < 2:
         raise InputError("features must have at least two rows: each sample is predicted from the others.")
@@ -97,7 +130,9 @@ def inverse_strengths(trials: int) -> np.ndarray:
     return 10.0 ** np.array(exponents[:trials])
 
 
-def _logistic(rows: np.ndarray, ids: np.ndarray, strengths: np.ndarray, folds: int, seed: int) -> list[np.ndarray]:
+def _logistic(
+    rows: np.ndarray, ids: np.ndarray, strengths: np.ndarray, folds: int, seed: int, groups: np.ndarray | None
+) -> list[np.ndarray]:
     """Predicted class of every sample by the model of the folds it is not in, for each strength."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
@@ -113,8 +148,11 @@ def _logistic(rows: np.ndarray, ids: np.ndarray, strengths: np.ndarray, folds: i
         # Small classes are allowed, and a fit that stops at the limit is good enough to be compared.
         warnings.filterwarnings("ignore", message="The least populated class")
         warnings.simplefilter("ignore", ConvergenceWarning)
-        splits = StratifiedKFold(min(folds, most), shuffle=True, random_state=seed)
-        for train, test in splits.split(rows, ids):
+        if groups is None:
+            splits = list(StratifiedKFold(min(folds, most), shuffle=True, random_state=seed).split(rows, ids))
+        else:
+            splits = list(_splits(stratified_folds(ids, folds, seed, groups)))
+        for train, test in splits:
             if len(np.unique(ids[train])) < 2:
                 for each in predicted:
                     each[test] = ids[train][0]
@@ -122,6 +160,24 @@ def _logistic(rows: np.ndarray, ids: np.ndarray, strengths: np.ndarray, folds: i
             for each, strength in zip(predicted, strengths, strict=True):
                 model = LogisticRegression(C=strength, tol=1e-3, max_iter=200)
                 each[test] = model.fit(rows[train], ids[train]).predict(rows[test])
+    return predicted
+
+
+def _splits(fold: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Rows to fit and rows to predict, fold by fold."""
+    for k in range(int(fold.max()) + 1):
+        yield np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+
+
+def _ridge_by_fold(rows: np.ndarray, columns: np.ndarray, strengths: np.ndarray, fold: np.ndarray) -> list[np.ndarray]:
+    """Prediction of every sample by ridge regression on the folds that it is not in, for each strength."""
+    predicted = [np.empty(columns.shape) for _ in strengths]
+    for train, test in _splits(fold):
+        centre, means = rows[train].mean(axis=0), columns[train].mean(axis=0)
+        left, values, right = np.linalg.svd(rows[train] - centre, full_matrices=False)
+        projected, seen = left.T @ (columns[train] - means), (rows[test] - centre) @ right.T
+        for each, strength in zip(predicted, strengths, strict=True):
+            each[test] = means + seen @ ((values / (values**2 + 1.0 / strength))[:, None] * projected)
     return predicted
 
 
@@ -139,13 +195,24 @@ def _ridge(rows: np.ndarray, columns: np.ndarray, strengths: np.ndarray) -> list
     return predictions
 
 
-def accuracy(predicted: np.ndarray, ids: np.ndarray) -> Score:
+def accuracy(predicted: np.ndarray, ids: np.ndarray, groups: np.ndarray | None = None) -> Score:
     """Share of right predictions, with the binomial standard error."""
     value = float(np.mean(predicted == ids))
-    return Score(value, standard_error=float(np.sqrt(value * (1.0 - value) / len(ids))))
+    error = float(np.sqrt(value * (1.0 - value) / len(ids)))
+    return Score(value, standard_error=error if groups is None else error_of_mean(predicted == ids, groups))
 
 
-def average_precision(scores: np.ndarray, labels: np.ndarray) -> Score:
+def error_of_mean(values: np.ndarray, groups: np.ndarray) -> float:
+    """The standard error of the mean of values that are alike within a group: that of a ratio of sums of groups.
+
+    >>> error_of_mean(np.array([1.0, 1.0, 0.0, 0.0]), np.array([0, 0, 1, 1]))
+    0.5
+    """
+    sums = np.bincount(groups, weights=values - values.mean())
+    return float(np.sqrt((sums**2).sum() * len(sums) / (len(sums) - 1)) / len(values))
+
+
+def average_precision(scores: np.ndarray, labels: np.ndarray, groups: np.ndarray | None = None) -> Score:
     """Mean over labels of the average precision; labels that are the same for all samples are left out."""
     from sklearn.metrics import average_precision_score
 
@@ -154,7 +221,7 @@ def average_precision(scores: np.ndarray, labels: np.ndarray) -> Score:
     return Score(float(np.mean(each)), details={"per_target": np.array(each), "columns": columns})
 
 
-def explained_variance(predicted: np.ndarray, targets: np.ndarray) -> Score:
+def explained_variance(predicted: np.ndarray, targets: np.ndarray, groups: np.ndarray | None = None) -> Score:
     """R² averaged over the columns that vary; the standard error is the delta method's for the mean squared error."""
     kept = inputs.varying(targets)
     residual = (predicted[:, kept] - targets[:, kept]) ** 2
@@ -162,8 +229,8 @@ def explained_variance(predicted: np.ndarray, targets: np.ndarray) -> Score:
     value = 1.0 - residual.mean(axis=0) / total
     # One number per sample: columns of one sample share their noise, so they must not be counted as independent.
     losses = (residual / total).mean(axis=1)
-    error = float(losses.std(ddof=1) / np.sqrt(len(losses)))
-    return Score(float(value.mean()), standard_error=error, details={"per_target": value})
+    error = losses.std(ddof=1) / np.sqrt(len(losses)) if groups is None else error_of_mean(losses, groups)
+    return Score(float(value.mean()), standard_error=float(error), details={"per_target": value})
 
 
 DISTANCES = ("cosine", "euclidean")
@@ -175,6 +242,7 @@ def knn(
     targets: Any,
     kind: str = "classification",
     *,
+    groups: Any = None,
     neighbours: int = 5,
     distance: str = "cosine",
 ) -> Score:
@@ -188,12 +256,14 @@ def knn(
 
     `distance="cosine"` is invariant to rotation and to the scale of each sample, `"euclidean"` to rotation, shift and
     one common scale. Both are invariant to the order of rows (but for exactly equal distances) and to relabelling.
-    `neighbours` is capped at n − 1. The standard error of an accuracy is binomial. Cost: O(n²D).
+    `neighbours` is capped at the samples that there are besides; with `groups`, they are of other groups. The standard
+    error of an accuracy is binomial, with `groups` that of a mean over groups. Cost: O(n²D).
 
     Args:
         features: (n, D) features.
         targets: of the rows: class ids, a 0/1 matrix, or columns of numbers.
         kind: "classification", "multilabel" or "regression".
+        groups: one number per row, such as of a patient: rows of a group are not each other's neighbours.
         neighbours: k, at least 1.
         distance: "cosine" or "euclidean".
 
@@ -213,25 +283,27 @@ def knn(
     neighbours = inputs.whole_number(neighbours, "neighbours")
     check_choice("distance", distance, DISTANCES)
     values, measure = _measured(kind, targets, len(features))
-    found = values[_others(features, neighbours, distance)]
-    return measure(_vote(found) if kind == "classification" else found.mean(axis=1), values)
+    together = _groups(groups, len(features))
+    found = values[_others(features, neighbours, distance, together)]
+    return measure(_vote(found) if kind == "classification" else found.mean(axis=1), values, together)
 
 
-def _others(features: np.ndarray, neighbours: int, distance: str) -> np.ndarray:
-    """Indices of the nearest other samples, nearest first."""
+def _others(features: np.ndarray, neighbours: int, distance: str, groups: np.ndarray | None) -> np.ndarray:
+    """Indices of the nearest samples of other groups, nearest first; without groups each is one."""
     from sklearn.neighbors import NearestNeighbors
 
     n = len(features)
-    k = min(neighbours, n - 1)
+    groups = np.arange(n) if groups is None else groups
+    largest = int(np.bincount(groups).max())
+    k = min(neighbours, n - largest)
     if distance == "euclidean":
         # The fast distances are differences of large numbers when the mean is far from the origin.
         features = features - features.mean(axis=0)
-    index = NearestNeighbors(n_neighbors=k + 1, metric=distance, algorithm="brute").fit(features)
+    index = NearestNeighbors(n_neighbors=k + largest, metric=distance, algorithm="brute").fit(features)
     found = index.kneighbors(return_distance=False, X=features)
     # A sample is not always its own first neighbour: duplicates tie with it, and may push it off the list.
-    itself = found == np.arange(n)[:, None]
-    itself[~itself.any(axis=1), -1] = True
-    return found[~itself].reshape(n, k)
+    own = groups[found] == groups[:, None]
+    return np.take_along_axis(found, np.argsort(own, axis=1, kind="stable")[:, :k], axis=1)
 
 
 def _vote(votes: np.ndarray) -> np.ndarray:

@@ -114,8 +114,9 @@ def metric(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function as a metric; the function stays an ordinary function.
 
-    The function takes, by name, those of `features`, `logits`, `statistics`, `card`, `evidence`, `targets` and `kind`
-    that stand in its signature, and its own options. It returns a float or a `Score`; at zoo level, a mapping of parts.
+    The function takes, by name, those of `features`, `logits`, `statistics`, `card`, `evidence`, `groups`, `targets`
+    and `kind` that stand in its signature, and its own options. It returns a float or a `Score`; at zoo level, a
+    mapping of parts.
 
     Args:
         name: what users call it.

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hubscout.errors import InputError
+from hubscout.grouping import stratified_folds
 from hubscout.metrics.metric_registry import METRICS, ROW_KINDS, Metric, Score, lookup
 
 if TYPE_CHECKING:
     from hubscout.evidence import Evidence
 
-_INPUTS = ("features", "logits", "statistics", "card", "evidence")
-"""What a metric may be given of a model."""
+_INPUTS = ("features", "logits", "statistics", "card", "evidence", "groups")
+"""What a metric may be given of a model, and of its samples."""
 _INPUT_NAMES = {
     "features": "features= (an array of n rows and D columns)",
     "statistics": "statistics= or features=",
@@ -33,6 +34,7 @@ def score(
     statistics: Any = None,
     card: Any = None,
     evidence: Any = None,
+    groups: Any = None,
     targets: Any = None,
     kind: str,
     **options: Any,
@@ -46,6 +48,7 @@ def score(
         statistics: sums of features and targets, in place of features.
         card: what is known of the model beside its weights, a `ModelCard` or a mapping.
         evidence: that of the features, for a metric that is read from it.
+        groups: one number per row, such as of a patient, for a metric that predicts rows from the others.
         targets: the labels as in `hubscout.tasks`; for tagging one id per word, or one array per sentence.
         kind: the kind of task, such as "classification".
         options: of the metric.
@@ -69,7 +72,8 @@ def score(
         raise InputError(
             f"The metric {name!r} compares the models of a zoo and has no value for one model alone: use score_zoo()."
         )
-    inputs = {"features": features, "logits": logits, "statistics": statistics, "card": card, "evidence": evidence}
+    given = (features, logits, statistics, card, evidence, groups)
+    inputs = dict(zip(_INPUTS, given, strict=True))
     return _finish(entry, _call(entry, inputs, targets, kind, options))
 
 
@@ -200,19 +204,25 @@ def _call(entry: Metric, inputs: dict[str, Any], targets: Any, kind: str, option
         raise InputError(f"The metric {entry.name!r} has no option {sorted(unknown)[0]!r}; it has: {known}.")
     if makes_evidence:
         to_evidence = {name: value for name, value in options.items() if name not in parameters}
-        inputs = {**inputs, "evidence": _evidence(features, targets, statistics, kind, **to_evidence)}
+        made = _evidence(features, targets, statistics, kind, inputs["groups"], **to_evidence)
+        inputs = {**inputs, "evidence": made}
     given = {**inputs, "targets": targets, "kind": kind, **options}
     return entry.function(**{key: value for key, value in given.items() if key in parameters})
 
 
-def _evidence(features: Any, targets: Any, statistics: Any, kind: str, *, blocks: int = 10, **options: Any) -> Evidence:
+def _evidence(
+    features: Any, targets: Any, statistics: Any, kind: str, groups: Any, *, blocks: int = 10, **options: Any
+) -> Evidence:
     """From the statistics where there are any, from the features otherwise."""
     # Here and not above, so that the other metrics can be listed and used without loading the evidence.
     from hubscout.evidence import logme, maximize_evidence
 
     if statistics is not None:
         return maximize_evidence(statistics, **options)
-    return logme(features, targets, kind=kind, blocks=blocks, **options)
+    if groups is None:
+        return logme(features, targets, kind=kind, blocks=blocks, **options)
+    of_row = stratified_folds(np.zeros(len(groups), dtype=np.int64), blocks, 0, np.asarray(groups))
+    return logme(features, targets, kind=kind, blocks=of_row, **options)
 
 
 def _finish(entry: Metric, result: Score | float) -> Score:

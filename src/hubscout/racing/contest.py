@@ -116,7 +116,7 @@ class Contest:
     ) -> Iterator[Look]:
         """Looks at the arms on a rung: those of an earlier run, then new ones while there is time."""
         plan = self.plan
-        seen = plan.journal.looks if fold is None else plan.journal.fold_looks.get(fold, [])
+        seen = plan.journal.looks if fold is None else plan.journal.record.folds.get(fold, ())
         done = {look.arm: look for look in seen if look.rung == rung.number}
         yield from (done[arm] for arm in arms if arm in done)
         waiting = [arm for arm in arms if arm not in done]
@@ -149,7 +149,7 @@ class Contest:
         plan = self.plan
         best = [look.metric for look in plan.journal.looks if look.rung == rung.number and look.metric is not None]
         rows = rung.rows(plan.base.batch_size)
-        if (earlier := plan.journal.ended) and earlier[-1][2] is not None:
+        if (earlier := plan.journal.record.ended) and earlier[-1][2] is not None:
             # The winner of a shorter race was measured on all held-out samples, and stays unless all are looked at.
             best.append(earlier[-1][2] if rows >= len(plan.task.validation) else math.inf)
         runner = plan.runner(arm, task=task, folder=None if fold is None else plan.folder / "folds" / str(fold))

@@ -49,7 +49,7 @@ class FinalStages:
         plan = self.plan
         steps, looks = 0, plan.journal.looks
         if "earlier" in plan.journal.stages_done:
-            arm = plan.journal.ended[-1][0]
+            arm = plan.journal.record.ended[-1][0]
             tuned = opened(plan.folder / RACE_WINNER, arm.model)
         elif (probed := plan.journal.stages_done.get("probe")) is not None:
             arm, tuned = self._arm_of(probed), opened(plan.folder / RACE_WINNER, probed)
@@ -86,7 +86,7 @@ class FinalStages:
         if not leaders and plan.floor is not None:
             return self._as_it_is(plan.floor)
         first = plan.journal.record.final or self._at_better_rate(leaders[0])
-        for arm, steps, _ in plan.journal.ended[-1:]:
+        for arm, steps, _ in plan.journal.record.ended[-1:]:
             if arm == first and steps >= plan.steps and not self.refit:  # it was tuned for as long already
                 put_in_place(plan.folder / EARLIER, plan.folder / RACE_WINNER)
                 plan.journal.stage("winner", arm.model)
@@ -111,7 +111,7 @@ class FinalStages:
     def _better_earlier(self, tuned: Tuned) -> tuple[Arm, Tuned] | None:
         """The winner of a shorter race where a longer one found nothing better, in its place again."""
         plan = self.plan
-        for arm, _, metric in plan.journal.ended[-1:]:
+        for arm, _, metric in plan.journal.record.ended[-1:]:
             if metric is not None and "validation" in tuned.metrics and metric > tuned.metric("validation").value:
                 earlier = opened(plan.folder / EARLIER, arm.model)
                 self._compare(earlier, partial(metric_on_first, plan.task, earlier))
@@ -168,7 +168,7 @@ class FinalStages:
         """
         plan = self.plan
         teachers = self._in_time(tuple(teachers)) if winner.model != plan.deploy else teachers
-        if plan.journal.has_other_teachers(plan.deploy, teachers):
+        if plan.journal.record.has_other_teachers(plan.deploy, teachers):
             drop_lessons(plan.folder, plan.deploy)
         plan.journal.deploy(plan.deploy, teachers)
         if winner.model == plan.deploy:
@@ -188,9 +188,9 @@ class FinalStages:
 
     def _in_time(self, teachers: tuple[str, ...]) -> tuple[str, ...]:
         """The teachers that there is time for; where a race goes on, those that it had begun with."""
-        plan, begun = self.plan, self.plan.journal.lesson
-        if begun is not None and begun[0] == plan.deploy and set(begun[1]) <= set(teachers):
-            return tuple(begun[1])
+        plan, record = self.plan, self.plan.journal.record
+        if record.deploy == plan.deploy and set(begun := record.taught[plan.deploy]) <= set(teachers):
+            return begun
         if plan.clock.left is None:
             return teachers
         lesson = self._lesson(plan.rate(1.0), teachers)

@@ -10,7 +10,7 @@ import numpy as np
 
 from hubscout.tasks import Split, Task
 from hubscout.tasks.kinds import kind_of
-from hubscout.tasks.sequences import Chained, content_digest, derived_fingerprint
+from hubscout.tasks.sequences import Chained, derived_fingerprint
 from hubscout.tasks.splitting import split_off
 
 SHARE = 0.2
@@ -31,8 +31,7 @@ def for_race(task: Task, seed: int = 0) -> Task:
         train, validation = task.train.take(stay), joined_splits(task.validation, task.train.take(taken))
         notes = [f"race: {len(validation):,} samples are held out to judge by, {len(taken):,} of them taken from train"]
     order = np.random.default_rng(seed).permutation(len(validation))
-    grouped = {} if task.train.groups is None else {"groups": content_digest(task.train.groups).hex()}
-    return _divided(task, train, validation.take(order), notes, race=seed, **grouped)
+    return _divided(task, train, validation.take(order), notes, race=seed)
 
 
 def _divided(task: Task, train: Split, validation: Split, notes: Sequence[str] = (), **change: Any) -> Task:

@@ -16,7 +16,7 @@ from hubscout.errors import RunError
 from hubscout.racing.rungs import Clock, Field, Pace, Rung
 from hubscout.runs.events import Observer, Raced
 from hubscout.runs.files import append_line, read_lines
-from hubscout.runs.race_record import Arm, Look, RaceRecord, look_of
+from hubscout.runs.race_record import Arm, Look, RaceRecord
 from hubscout.runs.record_types import is_number
 from hubscout.runs.run_folder import RACE, RACE_LINES
 from hubscout.runs.texts import short_name
@@ -29,8 +29,6 @@ PROBES = "probes"
 """Folder of the linear probes of models, in use until the race is over."""
 WORKING = ("arms", "folds", "lessons", "refit")
 """Folders of a race in which networks are tuned."""
-_PARTS = {"race": "evidence", "look": "rungs", "fold": "rungs", "rung": "rungs"}
-"""Event → the part of the race that its line tells the time of."""
 
 
 @dataclass
@@ -41,30 +39,7 @@ class RaceJournal:
     clock: Clock
     observer: Observer
     to_deploy: str = ""
-    """The model that the winners teach: lessons of another one are passed over."""
-    fold_looks: dict[int, list[Look]] = field(default_factory=dict)
-    """Fold → looks at finalists on its held-out samples."""
-    lesson_looks: list[Look] = field(default_factory=list)
-    """At the model to deploy, at each learning rate."""
-    stages_done: dict[str, str] = field(default_factory=dict)
-    """Stage after the rungs that is over → its model."""
-    seconds: dict[str, float] = field(default_factory=dict)
-    """What each part of the race has taken, in the order in which they came."""
-    told_until: float = 0.0
-    """Seconds since the start of the race that are in `seconds`."""
-    ended: list[tuple[Arm, int, float | None]] = field(default_factory=list)
-    """Winners of shorter races: the arm, its steps, and its held-out metric."""
-    notes: list[str] = field(default_factory=list)
-    start_line: Mapping[str, Any] = field(default_factory=dict)
-    """Of the race as it goes on: the last that tells who starts."""
-    pace: Pace | None = None
-    """Of the first model, before there were looks."""
-    lesson: tuple[str, list[str]] | None = None
-    """The model that is taught last, and who teaches it."""
-    taught: dict[str, list[str]] = field(default_factory=dict)
-    """Model → who taught it when it was to be deployed, also in a shorter race."""
-    over: bool = False
-    """Whether nothing came after the end of the race."""
+    """The model that the winners teach."""
     record: RaceRecord = field(default_factory=RaceRecord)
     """All lines together."""
 
@@ -72,6 +47,21 @@ class RaceJournal:
     def looks(self) -> tuple[Look, ...]:
         """At the arms of the race, on its rungs."""
         return self.record.looks
+
+    @property
+    def lesson_looks(self) -> tuple[Look, ...]:
+        """At the model to deploy, at each learning rate."""
+        return self.record.lessons.get(self.to_deploy, ())
+
+    @property
+    def stages_done(self) -> dict[str, str]:
+        """Stage after the rungs that is over → its model."""
+        return {stage: m for stage, m in self.record.stages.items() if stage != "deploy" or m == self.to_deploy}
+
+    @property
+    def pace(self) -> Pace | None:
+        """Of the first model, before there were looks."""
+        return Pace(**self.record.pace) if self.record.pace else None
 
     @property
     def usual_pace(self) -> Pace | None:
@@ -104,7 +94,7 @@ class RaceJournal:
                 for part in ("probe", "ended"):
                     if isinstance(line.get(part), dict):
                         line[part]["model"] = names[line[part]["model"]]
-                self._take(line)
+                self.record.take(line)
             told = start["field"]
             models = tuple(names[name] for name in told["models"])
             chosen = Field(models, tuple(told["factors"]), int(told["steps"]), tuple(told["widths"]))
@@ -114,48 +104,9 @@ class RaceJournal:
             self.observer(Raced("", line))
         return chosen
 
-    def _take(self, line: Mapping[str, Any]) -> None:
-        event, part = str(line["event"]), _PARTS.get(str(line["event"]))
-        self.over = event == "finished"
-        if event == "race":
-            self._begin(line)
-        elif event == "note":
-            self.notes.append(str(line["text"]))
-        elif event == "lesson" and line["arm"]["model"] == self.to_deploy:
-            self.lesson_looks.append(look_of(line))
-        elif event == "fold":
-            self.fold_looks.setdefault(int(line["fold"]), []).append(look_of(line))
-        elif event == "deploy":
-            model, teachers = str(line["model"]), list(line["teachers"])
-            if model == self.to_deploy and self.has_other_teachers(model, teachers):
-                self.lesson_looks = []
-            self.lesson, self.taught[model] = (model, teachers), teachers
-        elif event == "stage":
-            part = str(line["stage"])
-            if part != "deploy" or line["model"] == self.to_deploy:
-                self.stages_done[part] = str(line["model"])
-        if part is not None:
-            now = float(line["elapsed"])
-            self.seconds[part] = round(self.seconds.get(part, 0.0) + now - self.told_until, 3)
-            self.told_until = now
-        self.record.take(line)
-
-    def _begin(self, line: Mapping[str, Any]) -> None:
-        """Who starts: in a race that goes on with more time or models, stages are to be made again."""
-        if line["steps"] != self.record.steps:
-            self.fold_looks, self.lesson_looks = {}, []
-        self.start_line, self.stages_done, self.lesson = line, {}, None
-        self.pace = Pace(**line["pace"]) if line.get("pace") else self.pace
-        if one := line.get("ended"):
-            self.ended.append((Arm(one["model"], one["learning_rate"]), int(one["steps"]), one["metric"]))
-
     def has_more(self, budget: float | None, models: Sequence[str]) -> bool:
         """Whether there is more time, or there are more models, than when the race began."""
-        return is_longer(budget, self.start_line) or set(models) > set(self.start_line["identity"]["models"])
-
-    def has_other_teachers(self, model: str, teachers: Sequence[str]) -> bool:
-        """Whether a model was taught by others before: it does not go on from there."""
-        return self.taught.get(model, list(teachers)) != list(teachers)
+        return is_longer(budget, self.record.start) or set(models) > set(self.record.start["identity"]["models"])
 
     def note(self, text: str) -> None:
         """What the user should know, also where the race is stopped after it."""
@@ -163,7 +114,7 @@ class RaceJournal:
 
     def stop(self) -> None:
         """Somebody has stopped the race: the time until then counts."""
-        if self.start_line and not self.over:
+        if self.record.start and not self.record.over:
             append_line(self.folder / RACE_LINES, {"event": "stopped", "elapsed": round(self.clock.spent, 3)})
 
     def start(self, identity: Mapping[str, Any], chosen: Field, **told: Any) -> None:
@@ -191,7 +142,7 @@ class RaceJournal:
 
     def deploy(self, model: str, teachers: Sequence[str]) -> None:
         """The model to deploy, and who teaches it."""
-        if self.lesson != (model, list(teachers)):
+        if (self.record.deploy, self.record.taught.get(model)) != (model, tuple(teachers)):
             self._write("deploy", model=model, teachers=list(teachers))
 
     def stage(self, name: str, model: str) -> None:
@@ -200,13 +151,13 @@ class RaceJournal:
 
     def finish(self) -> None:
         """The race is over; where it was already and nothing has been done since, there is nothing to write."""
-        if not self.over:
+        if not self.record.over:
             self._write("finished")
 
     def _write(self, event: str, **values: Any) -> None:
         line = {"event": event, **values, "elapsed": round(self.clock.spent, 3)}
         append_line(self.folder / RACE_LINES, line)
-        self._take(line)
+        self.record.take(line)
         self.observer(Raced("", line))
 
 

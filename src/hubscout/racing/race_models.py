@@ -273,10 +273,10 @@ def _run(plan: RacePlan, refit: bool) -> Race:
             f"the budget of {human_seconds(budget)} was not kept: the race took {human_seconds(plan.clock.spent)}"
         )
     notes = (*plan.task.notes, *plan.notes)
-    if journal.over and journal.record.deploy == plan.deploy:  # the same call, and nothing was done
+    if journal.record.over and journal.record.deploy == plan.deploy:  # the same call, and nothing was done
         with suppress(RunError):
             notes = read_race(plan.folder).notes or notes
-    found = replace(found, seconds=journal.seconds, notes=notes, told=journal.record)
+    found = replace(found, seconds=journal.record.seconds, notes=notes, told=journal.record)
     write_race(plan.folder, found.record())
     journal.finish()
     # With more time a race goes on, and with it those that may still win.

@@ -78,7 +78,7 @@ class RacePlan:
         self.steps, self.widths = chosen.steps, chosen.widths
         self.rungs = rungs_of(self.steps, self.asked.cooldown)
         self.arms = self._arms(chosen)
-        self.notes += [text for text in self.journal.notes if text not in self.notes]
+        self.notes += [text for text in self.journal.record.notes if text not in self.notes]
         for model, ratio in self.journal.record.slow.items():
             told = f"it takes {ratio:.0f} times as long per step as the others"
             self.notes.append(f"{model} did not start: {told}, and the budget is too short for it")
@@ -129,7 +129,11 @@ class RacePlan:
         """Who starts where there is more time, or more models, than there was."""
         floor = self._first_probe()
         time, pace = self._time(floor)
-        more = None if time is None else replace(time, seconds=time.seconds + self.journal.seconds.get("rungs", 0.0))
+        more = (
+            None
+            if time is None
+            else replace(time, seconds=time.seconds + self.journal.record.seconds.get("rungs", 0.0))
+        )
         chosen = self._field(more, self.longest)
         if chosen.steps != before.steps:  # looks after other steps do not count: what they have taken is gone
             chosen = self._field(time, self.longest)
@@ -259,5 +263,5 @@ class RacePlan:
         home = (folder or self.folder / "arms") / arm_folder(arm)
         chosen = self.base.replace(learning_rate=arm.learning_rate, head_learning_rate=self.asked.head_learning_rate)
         settled = chosen.settled(self.task.modality, self.task.kind)
-        past = max((steps for ended, steps, _ in self.journal.ended if ended == arm), default=0)
+        past = max((steps for ended, steps, _ in self.journal.record.ended if ended == arm), default=0)
         return Runner(self.race, task or self.reference, arm, settled, home, steps=self.steps, past=past, **more)

@@ -121,6 +121,8 @@ def _assess(model: Model, task: Task, settings: Settings, increments: Sequence[n
         evidence = found.evidence if found is not None else None
         scores, parts, notes = _score(extractions, chosen, evidence, task, settings)
         predicted = left_out(found.evidence, found.kept, task) if found is not None and found.kept is not None else None
+        if found is not None and predicted is None and task.train.groups is not None:
+            notes.append("no expected result: the groups are too large or too few to predict one from the others")
     first = scores.get(settings.metrics[0])  # none for a metric that needs the whole zoo: it is filled in at the end
     blocks = first.evidence if first is not None else None
     ran = [extraction for extraction in extractions if extraction.samples_per_second > 0]
@@ -243,6 +245,7 @@ def _score(
         "card": extractions[0].card,
         "evidence": evidence,
         "targets": _joined([e.targets for e in extractions]),
+        "groups": _groups(extractions, task),
         "kind": task.kind,
     }
     scores: dict[str, Score] = {}
@@ -277,6 +280,15 @@ def _joined(arrays: Sequence[np.ndarray | None]) -> np.ndarray | None:
     if len(there) < len(arrays):
         return None
     return there[0] if len(there) == 1 else np.concatenate(there)
+
+
+def _groups(extractions: Sequence[Extraction], task: Task) -> np.ndarray | None:
+    """The group of each row of features; None where samples have none."""
+    groups = task.train.groups
+    if groups is None:
+        return None
+    rows = np.concatenate([extraction.rows for extraction in extractions])
+    return np.repeat(groups[rows], kind_of(task.kind).row_counts(task.train.targets, rows))
 
 
 def _gains_by_target(evidence: Evidence, task: Task) -> tuple[float, ...]:

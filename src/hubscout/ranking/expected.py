@@ -37,20 +37,31 @@ class LeftOut:
     odds: float
 
 
-def left_out(evidence: Evidence, kept: KeptRows, task: Task) -> LeftOut:
-    """Predict every kept sample from all others, and say how good that is."""
+def left_out(evidence: Evidence, kept: KeptRows, task: Task) -> LeftOut | None:
+    """Predict every kept sample from all others, and say how good that is; None where one group has all of them.
+
+    Samples of a group, such as a patient, are predicted from the other groups.
+    """
     from hubscout.evidence.left_out import base_rates_without, left_out_predictions
 
     kind, width = kind_of(task.kind), len(task.target_names)
     if not kind.rows_are_words:
         # A label that is predicted alike for all must not be found in the order of the data.
         kept = kept.shuffled()
+    units, together = kept.samples, kept.samples if kind.rows_are_words else None
+    if task.train.groups is not None:
+        numbers, units = np.unique(task.train.groups[kept.samples], return_inverse=True)
+        if len(numbers) < 2:
+            return None
+        units = np.random.default_rng(0).permutation(len(numbers))[units]
+        order = np.argsort(units, kind="stable")
+        kept, units = kept.take(order), units[order]
+        together = units
     columns = kind.columns_of_rows(kept.targets, width)
-    together = kept.samples if kind.rows_are_words else None
     predicted = left_out_predictions(evidence, kept.features, columns, together)
     rates = evidence.over_base_rates.target_mean
     alone = base_rates_without(rates, evidence.n, columns, together)
-    groups = _groups(kept.samples)
+    groups = _groups(units)
     better = _better((predicted - columns) ** 2, (alone - columns) ** 2, groups)
     odds = evidence.n * float(evidence.per_target_gain[better].max(initial=0.0))
     if not kind.is_real_valued:
@@ -65,12 +76,12 @@ def left_out(evidence: Evidence, kept: KeptRows, task: Task) -> LeftOut:
     guesses = _guesses(task, rates, kept)
     found = []
     for name, value in values.items():
-        samples = len(np.unique(kept.samples))
-        if name == "accuracy":
-            low, high = task_metrics.share_interval(value, samples, CONFIDENCE)
+        count = len(np.unique(units))
+        if name == "accuracy" and task.train.groups is None:
+            low, high = task_metrics.share_interval(value, count, CONFIDENCE)
         else:
             error = float(_standard_error(np.array([part[name] for part in without])))
-            reach = _times(len(without)) * max(error, FEWEST_ERRORS / samples)
+            reach = _times(len(without)) * max(error, FEWEST_ERRORS / count)
             low, high = value - reach, value + reach
         if name != "r2":  # which may be below 0; all others are shares
             low, high = max(low, 0.0), min(high, 1.0)
@@ -115,11 +126,11 @@ def _guesses(task: Task, rates: np.ndarray, kept: KeptRows) -> dict[str, float]:
     return found
 
 
-def _groups(samples: np.ndarray) -> np.ndarray:
-    """A group for each row: whole samples together, at random."""
-    unique, sample = np.unique(samples, return_inverse=True)
+def _groups(units: np.ndarray) -> np.ndarray:
+    """A group for each row: whole samples together, or whole groups of them, at random."""
+    unique, unit = np.unique(units, return_inverse=True)
     places = np.random.default_rng(0).permutation(len(unique))
-    return (places * min(GROUPS, len(unique)) // len(unique))[sample]
+    return (places * min(GROUPS, len(unique)) // len(unique))[unit]
 
 
 def _standard_error(without: np.ndarray) -> np.ndarray:

@@ -85,6 +85,7 @@ def layer_evidence(
     """
     from hubscout.evidence import logme, maximize_evidence
     from hubscout.evidence.statistics import KeptRows
+    from hubscout.features.extraction_plan import kept_of_row
 
     n = sum(extraction.n for extraction in extractions)
     if n <= FEW_ROWS and all(_kept(extraction, layer) for extraction in extractions):
@@ -105,7 +106,10 @@ def layer_evidence(
                 np.repeat(extraction.rows, kind.row_counts(task.train.targets, extraction.rows))
                 for extraction in extractions
             ]
-            return LayerEvidence(evidence, KeptRows(features, targets, np.concatenate(samples)))
+            kept = KeptRows(features, targets, np.concatenate(samples))
+            if task.train.groups is not None:  # but for those that are too large to be left out
+                kept = kept.take(kept_of_row(task, "train", np.unique(kept.samples))[kept.samples] >= 0)
+            return LayerEvidence(evidence, kept if len(kept.samples) else None)
     statistics = merged(extractions, layer)
     return LayerEvidence(maximize_evidence(statistics, center=center), KeptRows.joined(statistics.kept))
 
@@ -123,7 +127,7 @@ def block_of_rows(extraction: Extraction, task: Task, blocks: int) -> np.ndarray
     """The block of each row of features: that of its sample, as the statistics count it."""
     from hubscout.features.extraction_plan import assign_blocks
 
-    of_samples = assign_blocks(len(task.train), blocks, task.fingerprint)[extraction.rows]
+    of_samples = assign_blocks(len(task.train), blocks, task.fingerprint, task.train.groups)[extraction.rows]
     return np.repeat(of_samples, kind_of(task.kind).row_counts(task.train.targets, extraction.rows))
 
 

@@ -16,6 +16,8 @@ from hubscout.runs.run_folder import RACE, RACE_LINES
 FORM = "hubscout-race"
 VERSION = 1
 MOST_RUNGS = 50
+_PARTS = {"race": "evidence", "look": "rungs", "fold": "rungs", "rung": "rungs"}
+"""Event → the part of the race that its line tells the time of; a stage has its own name."""
 TIED_ABOVE = 0.05
 """An arm with at least this chance to be the best is not told apart from the winner, and worth further folds."""
 
@@ -99,7 +101,7 @@ class RaceRecord:
     """What the folder of a race tells; while it goes on, what is known so far.
 
     `going_on` has for each rung that is over the arms that stayed, the best first. `final` is the arm that is, or was,
-    tuned to its end; `order`, `seconds`, `notes` and `answer` are there when the race is over (`complete`).
+    tuned to its end; `order` and `answer` are there when the race is over (`complete`).
     """
 
     task: str = ""
@@ -117,6 +119,21 @@ class RaceRecord:
     probed: str = ""
     """The first model by evidence: a race does not end below the linear probe of its frozen features."""
     looks: tuple[Look, ...] = ()
+    """At the arms of the race, on its rungs."""
+    folds: Mapping[int, tuple[Look, ...]] = field(default_factory=dict)
+    """Fold → looks at finalists on its held-out samples."""
+    lessons: Mapping[str, tuple[Look, ...]] = field(default_factory=dict)
+    """Model to deploy → looks at it, one per learning rate."""
+    taught: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Model → who taught it when it was to be deployed, also in a shorter race."""
+    stages: Mapping[str, str] = field(default_factory=dict)
+    """Stage after the rungs that is over → its model."""
+    ended: tuple[tuple[Arm, int, float | None], ...] = ()
+    """Winners of shorter races: the arm, its steps, and its held-out metric."""
+    pace: Mapping[str, float] = field(default_factory=dict)
+    """Of the first model, before there were looks."""
+    start: Mapping[str, Any] = field(default_factory=dict)
+    """The last line that tells who starts."""
     going_on: Mapping[int, tuple[Arm, ...]] = field(default_factory=dict)
     final: Arm | None = None
     beside: BesideProbe | None = None
@@ -125,9 +142,14 @@ class RaceRecord:
     """The model that the winners teach, where one was asked for."""
     order: tuple[Contestant, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
+    """What each part of the race has taken, in the order in which they came."""
     notes: tuple[str, ...] = ()
     answer: str = ""
     complete: bool = False
+    over: bool = False
+    """Whether nothing came after the end of the race."""
+    _told_until: float = 0.0
+    """Seconds since the start of the race that are in `seconds`."""
 
     def take(self, line: Mapping[str, Any]) -> None:
         """Count one line of `race.jsonl` in; a `RunError` where it is none of ours."""
@@ -138,24 +160,20 @@ class RaceRecord:
             raise RunError(f"{RACE_LINES} has a line that is no part of a race: {told}") from error
 
     def _take(self, line: Mapping[str, Any]) -> None:
-        event = line.get("event")
+        event = str(line.get("event"))
+        part, self.over = _PARTS.get(event), event == "finished"
         if event == "race":
-            if self.steps != line["steps"]:  # a race that goes on with more time may have other rungs
-                self.looks = ()
-            self.going_on, self.final, self.deploy, self.complete = {}, None, "", False
-            self.beside, self.probed = None, ""
-            self.task, self.metric = str(line["task"]), str(line["metric"])
-            self.steps, self.rungs = _whole(line["steps"]), tuple(map(_whole, line["rungs"]))
-            self.arms = tuple(map(_arm, line["arms"]))
-            self.left_out = _whole(line.get("left_out", 0))
-            self.slow = converted(hints(RaceRecord)["slow"], line.get("slow", {}), f"{RACE_LINES}: slow")
-            if probe := line.get("probe"):
-                self.probed = str(probe["model"])
-            self.widths = tuple(map(_whole, line.get("field", {}).get("widths", ())))
+            self._begin(line)
         elif event == "look":
-            self.looks = (*self.looks, look := look_of(line))
+            self.looks = (*self.looks, look := _look(line))
             if look.arm not in self.arms:  # a rate that is tried for the winner alone
                 self.arms = (*self.arms, look.arm)
+        elif event == "fold":
+            fold = _whole(line["fold"])
+            self.folds = {**self.folds, fold: (*self.folds.get(fold, ()), _look(line))}
+        elif event == "lesson":
+            look = _look(line)
+            self.lessons = {**self.lessons, look.arm.model: (*self.lessons.get(look.arm.model, ()), look)}
         elif event == "rung":
             self.going_on = {**self.going_on, _whole(line["rung"]): tuple(map(_arm, line["going_on"]))}
         elif event == "winner":
@@ -163,9 +181,46 @@ class RaceRecord:
         elif event == "beside":
             self.beside = record_of(BesideProbe, line, RACE_LINES)
         elif event == "deploy":
-            self.deploy = str(line["model"])
+            self.deploy, teachers = str(line["model"]), tuple(map(str, line.get("teachers", ())))
+            if self.has_other_teachers(self.deploy, teachers):
+                self.lessons = {**self.lessons, self.deploy: ()}
+            self.taught = {**self.taught, self.deploy: teachers}
+        elif event == "stage":
+            part = str(line["stage"])
+            self.stages = {**self.stages, part: str(line["model"])}
+        elif event == "note":
+            self.notes = (*self.notes, str(line["text"]))
         elif event == "finished":
             self.complete = True
+        if part is not None and "elapsed" in line:
+            now = float(line["elapsed"])
+            self.seconds = {**self.seconds, part: round(self.seconds.get(part, 0.0) + now - self._told_until, 3)}
+            self._told_until = now
+
+    def _begin(self, line: Mapping[str, Any]) -> None:
+        """Who starts: in a race that goes on with more time or models, stages are to be made again."""
+        if self.steps != line["steps"]:  # with more time it may have other rungs
+            self.looks, self.folds, self.lessons = (), {}, {}
+        self.going_on, self.final, self.deploy, self.complete = {}, None, "", False
+        self.beside, self.probed, self.stages = None, "", {}
+        self.task, self.metric = str(line["task"]), str(line["metric"])
+        self.steps, self.rungs = _whole(line["steps"]), tuple(map(_whole, line["rungs"]))
+        self.arms = tuple(map(_arm, line["arms"]))
+        self.left_out = _whole(line.get("left_out", 0))
+        self.slow = self._field("slow", line.get("slow", {}))
+        if probe := line.get("probe"):
+            self.probed = str(probe["model"])
+        self.widths = tuple(map(_whole, line.get("field", {}).get("widths", ())))
+        self.start, self.pace = line, self._field("pace", line.get("pace") or self.pace)
+        if one := line.get("ended"):
+            self.ended = (*self.ended, (Arm(one["model"], one["learning_rate"]), _whole(one["steps"]), one["metric"]))
+
+    def _field(self, name: str, value: Any) -> Any:
+        return converted(hints(RaceRecord)[name], value, f"{RACE_LINES}: {name}")
+
+    def has_other_teachers(self, model: str, teachers: Sequence[str]) -> bool:
+        """Whether a model was taught by others before: it does not go on from there."""
+        return self.taught.get(model, tuple(teachers)) != tuple(teachers)
 
     @property
     def rungs_run(self) -> list[int]:
@@ -218,7 +273,7 @@ def last_comparison(looks: Sequence[Look]) -> Look | None:
     return None
 
 
-def look_of(line: Mapping[str, Any]) -> Look:
+def _look(line: Mapping[str, Any]) -> Look:
     """A look out of its line."""
     look: Look = record_of(Look, line, RACE_LINES)
     if not 0 <= look.rung <= MOST_RUNGS:

@@ -42,15 +42,18 @@ def human_seconds(seconds: float | None) -> str:
 
     >>> human_seconds(0.0042), human_seconds(8.26), human_seconds(91), human_seconds(4000), human_seconds(None)
     ('4.2 ms', '8.3 s', '1 min 31 s', '1 h 6 min', '–')
+    >>> human_seconds(180), human_seconds(7200)
+    ('3 min', '2 h')
     """
     if seconds is None:
         return "–"
-    if seconds < 1:
+    if seconds < 0.9995:  # what rounds to the next unit is written in it
         return f"{seconds * 1000:.3g} ms"
-    if seconds < 60:
+    if seconds < 59.95:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+    large, small, units = (minutes, rest, ("min", "s")) if minutes < 60 else (*divmod(minutes, 60), ("h", "min"))
+    return f"{large} {units[0]}" + (f" {small} {units[1]}" if small else "")
 
 
 def rounded_seconds(seconds: float) -> str:

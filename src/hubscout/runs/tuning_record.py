@@ -62,6 +62,11 @@ class TuningRecord:
         """Whether nothing was trained: a budget had time for the linear probe of the frozen features alone."""
         return self.best_step == 0 and self.steps == 0
 
+    @property
+    def made_by(self) -> str:
+        """The method that made the model, in a list of runs."""
+        return "linear probe" if self.is_linear_probe else self.method
+
     def first_metric(self, *splits: str) -> tuple[str, str, Interval] | None:
         """The metric that validation goes by on the first of these splits with results: split, name and value."""
         return next(((split, *one) for split in splits for one in self.metrics.get(split, {}).items()), None)

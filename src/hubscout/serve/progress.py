@@ -272,7 +272,7 @@ def time_left(elapsed: float | None, done: float, left: float) -> str:
     """How long the rest takes at the pace so far.
 
     >>> time_left(60.0, 2, 6), time_left(60.0, 0, 6), time_left(None, 1, 1)
-    ('about 3 min 0 s', '', '')
+    ('about 3 min', '', '')
     """
     if elapsed is None or done <= 0:
         return ""

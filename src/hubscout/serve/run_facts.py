@@ -62,7 +62,7 @@ def _tuning_facts(run: Run) -> dict[str, str]:
         "Data": _several(one.task_fingerprint[:12] for one in runs),
         "Training samples": _several(f"{one.sizes['train']:,}" for one in runs if "train" in one.sizes),
         "Tuned model": _short(one.model for one in runs) or NONE,
-        "Methods": _several(one.method for one in runs),
+        "Methods": _several(one.made_by for one in runs),
         "Teachers": _teachers(runs) or NONE,
         "Seeds": _several(str(one.seed) for one in runs if one.seed is not None),
         "Time": human_seconds(sum(one.seconds or 0.0 for one in runs) or None),
@@ -134,7 +134,7 @@ def results(name: str, run: Run) -> list[Result]:
     """What a run has to show in a table of many runs."""
     ranking = run.ranking
     if ranking is None or _has_winner(run):
-        return [_tuned(name, run, method, runs) for method, runs in by_method(run.tuning).items()]
+        return [_tuned(name, run, runs) for runs in by_method(run.tuning).values()]
     best = ranking.best if ranking.rows else None
     found = Result(
         run=name,
@@ -150,8 +150,8 @@ def results(name: str, run: Run) -> list[Result]:
     return [found]
 
 
-def _tuned(name: str, run: Run, method: str, runs: Sequence[TuningRun]) -> Result:
-    """A method; its score is on test where that was measured, else on validation."""
+def _tuned(name: str, run: Run, runs: Sequence[TuningRun]) -> Result:
+    """The runs of a method; its score is on test where that was measured, else on validation."""
     measured = (one.first_metric(split) for split in ("test", "validation") for one in runs)
     split, metric, _ = next(filter(None, measured), ("", "", None))
     values = [one.metrics[split][metric][0] for one in runs if metric and metric in one.metrics.get(split, {})]
@@ -161,7 +161,7 @@ def _tuned(name: str, run: Run, method: str, runs: Sequence[TuningRun]) -> Resul
         task=run.title,
         data=runs[0].task_fingerprint,
         model=_short([runs[0].model]),
-        method=method.partition(",")[0],
+        method=", ".join(dict.fromkeys(one.made_by for one in runs)),
         teachers=_teachers(runs),
         metric=f"{metric}, {split}" if metric else "",
         score=float(np.mean(values)) if values else None,

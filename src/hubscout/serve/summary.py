@@ -232,7 +232,7 @@ def _tuning(name: str, folder: Path, note: Started | None) -> Summary:
         state = "failed"
     known = next(iter(tunings.values()), TuningRun(name=""))
     model = known.model or str(as_dict(trials[-1].get("run")).get("model") or "" if trials else "")
-    methods = dict.fromkeys(record.method for record in tunings.values() if record.method)
+    methods = dict.fromkeys(record.made_by for record in tunings.values() if record.made_by)
     metric, score = _result(known)
     if not metric:
         with suppress(RunError):  # a line that is none is passed over

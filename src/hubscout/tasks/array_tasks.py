@@ -15,6 +15,7 @@ from hubscout.tasks.images import Images, as_array, has_image_shape, image_pixel
 from hubscout.tasks.kinds import kind_of
 from hubscout.tasks.labels import guess_kind
 from hubscout.tasks.sequences import take
+from hubscout.tasks.splitting import group_numbers
 from hubscout.tasks.task import Split, Task
 
 
@@ -22,6 +23,7 @@ def from_arrays(
     inputs: Any,
     labels: Any,
     *,
+    groups: Any = None,
     validation: tuple[Any, Any] | None = None,
     test: tuple[Any, Any] | None = None,
     kind: str | None = None,
@@ -41,6 +43,8 @@ def from_arrays(
             are images, channels last or first; floats (0 to 1, or 0 to 255) are so with `modality="image"`.
         labels: classes (text or numbers, or a matrix with a single 1 in each row), a 0/1 matrix or lists of labels,
             real numbers, or a list of tags for each list of words. A matrix of one column is a vector.
+        groups: one value per input that says what it comes from, such as a patient: inputs of one value are not
+            divided where rows are split off. One without a value (None, NaN, "") is by itself.
         validation: a pair of inputs and labels.
         test: a pair of inputs and labels.
         kind: classification, multilabel, regression or tagging; guessed from the labels if not given.
@@ -57,7 +61,8 @@ def from_arrays(
         The task.
 
     Raises:
-        TaskError: inputs and labels of different lengths, inputs that are not of the modality, labels of a wrong kind.
+        TaskError: inputs, labels or groups of different lengths, inputs that are not of the modality, labels of a wrong
+            kind.
 
     Example:
         >>> task = from_arrays(np.eye(10), ["a", "b"] * 5)
@@ -69,6 +74,9 @@ def from_arrays(
         check_choice("modality", modality, MODALITIES, TaskError)
     pairs = {"train": (inputs, labels), "validation": validation, "test": test}
     parts = {split: _check_pair(split, pair) for split, pair in pairs.items() if pair is not None}
+    by_group = None if groups is None else _one_column(_as_sequence(groups))
+    if by_group is not None and len(by_group) != len(parts["train"][0]):
+        raise TaskError(f"groups has {len(by_group)} values for {len(parts['train'][0])} inputs: give one per input.")
     if kind is None or not kind_of(kind).has_label_sets:
         parts = {split: (rows, _one_column(labels)) for split, (rows, labels) in parts.items()}
     said = list(notes)
@@ -91,7 +99,14 @@ def from_arrays(
     by_split = {split: pair[1] for split, pair in parts.items()}
     chosen = kind_of(kind)
     names, encoded = chosen.encode(by_split) if target_names is None else chosen.encode_ids(by_split, target_names)
-    splits = {split: Split(_wrap(parts[split][0], chosen_modality, split), encoded[split]) for split in parts}
+    numbers = {}
+    if by_group is not None:  # of other splits nobody knows
+        others = {split: [None] * len(pair[0]) for split, pair in parts.items() if split != "train"}
+        numbers = group_numbers({"train": by_group, **others})
+    splits = {
+        split: Split(_wrap(rows, chosen_modality, split), encoded[split], groups=numbers.get(split))
+        for split, (rows, _) in parts.items()
+    }
     return assemble(
         name=name,
         kind=kind,
@@ -164,9 +179,9 @@ def _as_sequence(values: Any) -> Sequence[Any]:
     elif isinstance(values, (str, bytes, Mapping)) or not (
         hasattr(values, "__len__") and hasattr(values, "__getitem__")
     ):
-        raise TaskError(f"Inputs and labels must be arrays or lists; {type(values).__name__} came.")
+        raise TaskError(f"Inputs, labels and groups must be arrays or lists; {type(values).__name__} came.")
     if isinstance(array, np.ndarray) and array.ndim == 0:
-        raise TaskError("Inputs and labels must have one row per sample; a single value came.")
+        raise TaskError("Inputs, labels and groups must have one row per sample; a single value came.")
     return array
 
 

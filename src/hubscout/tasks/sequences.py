@@ -254,6 +254,8 @@ def fingerprints(
                 seen.setdefault(one[:16], Counter())[name] += 1
         of_inputs[name] = inputs.hexdigest()[:32]
         _feed(digest, list(split.targets) if isinstance(split.targets, list) else split.targets)
+        if split.groups is not None:
+            _feed(digest, split.groups)
     return digest.hexdigest()[:32], of_inputs
 
 

@@ -8,10 +8,13 @@ so subsets of growing size are nested and work done on a small one is not lost.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from hubscout.errors import TaskError
+from hubscout.tasks.labels import is_missing
 
 SPLIT_NAMES = ("train", "validation", "test")
 
@@ -107,6 +110,20 @@ def split_off(strata: np.ndarray, n: int, seed: int, groups: np.ndarray | None =
     return np.setdiff1d(np.arange(len(strata)), taken), taken
 
 
+def group_numbers(values: Mapping[str, Sequence[Any]]) -> dict[str, np.ndarray]:
+    """An integer for each row of each split, the same for rows of the same value; a row without one is by itself.
+
+    >>> {split: numbers.tolist() for split, numbers in group_numbers({"train": ["ann", "bob", "ann", None]}).items()}
+    {'train': [0, 1, 0, 2]}
+    """
+    numbers: dict[Any, int] = {}
+    found: dict[str, np.ndarray] = {}
+    for split, those in values.items():
+        keys = [object() if is_missing(value) else str(value) for value in those]
+        found[split] = np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
+    return found
+
+
 def _whole_groups(strata: np.ndarray, n: int, groups: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     """Rows of groups that together come near to `n` rows in the proportions of the strata, in ascending order.
 
@@ -127,19 +144,6 @@ def _whole_groups(strata: np.ndarray, n: int, groups: np.ndarray, generator: np.
             left[found] -= counts
             taken.append(members[place])
     return np.sort(np.concatenate([np.empty(0, dtype=np.int64), *taken]))
-
-
-def stratified_folds(strata: np.ndarray, folds: int, seed: int) -> np.ndarray:
-    """A fold, 0 to `folds` - 1, for each sample: as many of every stratum in each as can be.
-
-    >>> stratified_folds(np.array([0, 0, 0, 0, 1, 1]), 2, seed=0).tolist()
-    [0, 1, 1, 0, 1, 0]
-    """
-    order = np.random.default_rng(seed).permutation(len(strata))
-    order = order[np.argsort(np.asarray(strata)[order], kind="stable")]
-    fold = np.empty(len(strata), dtype=np.int64)
-    fold[order] = np.arange(len(strata)) % folds
-    return fold
 
 
 def check_fraction(name: str, value: float) -> float:

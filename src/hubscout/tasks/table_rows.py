@@ -20,7 +20,7 @@ from hubscout.tasks.kinds import TaskKind, kind_of
 from hubscout.tasks.labels import SEPARATORS, as_number, check_lists, guess_kind, is_missing
 from hubscout.tasks.reading import Table, stack
 from hubscout.tasks.sequences import join, take
-from hubscout.tasks.splitting import canonical_split, known_split_names
+from hubscout.tasks.splitting import canonical_split, group_numbers, known_split_names
 from hubscout.tasks.task import Split, Task
 
 _AMOUNT = re.compile(r"[-+]?[$€£¥]?\s?[-+]?\d[\d.,']*\s?[%$€£¥]?")
@@ -96,7 +96,7 @@ def task_from_tables(
             parts[part] = _take(parts[part], np.flatnonzero(~rows))
     labelled = {part: list(zip(*(data[name] for name in roles.targets), strict=True)) for part, data in parts.items()}
     names, targets = chosen.encode_columns(labelled, roles.targets, separator)
-    groups = _groups(parts, roles.group)
+    groups = {} if roles.group is None else group_numbers({p: data[roles.group] for p, data in parts.items()})
     splits = {part: Split(inputs_of(parts[part], roles), targets[part], groups=groups.get(part)) for part in parts}
     return assemble(
         name=name,
@@ -114,18 +114,6 @@ def task_from_tables(
 
 Columns = dict[str, Sequence[Any]]
 """The columns of one split that have a role."""
-
-
-def _groups(parts: Mapping[str, Columns], column: str | None) -> dict[str, np.ndarray]:
-    """An integer for each row of each split, the same for rows of the same value; a row without one is by itself."""
-    numbers: dict[Any, int] = {}
-    found: dict[str, np.ndarray] = {}
-    if column is None:
-        return found
-    for part, columns in parts.items():
-        keys = [object() if is_missing(value) else str(value) for value in columns[column]]
-        found[part] = np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
-    return found
 
 
 def _labelled(

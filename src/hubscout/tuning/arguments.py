@@ -150,9 +150,9 @@ class TuningArguments:
     """λ of a second term of b-tuning, logit-kd and distill-weighted: the share of the variance of the teachers'
     features that a linear map of the model's does not explain. None: 0, which is without it."""
     posterior_folds: PositiveInt | None = None
-    """b-tuning: into how many folds the train samples are cut. A sample is compared through a head of the model that
-    was fitted to all other folds; 1: through one that was fitted to all samples, as in the paper. None: 5 for
-    classification, else 1."""
+    """b-tuning: into how many folds the train samples are cut, groups whole. A sample is compared through a head of
+    the model that was fitted to all other folds; 1: through one that was fitted to all samples, as in the paper. None:
+    5 for classification, else 1."""
     teacher_targets: Literal["cached", "left-out", "live", "views"] = "cached"
     """`cached`: the teachers see each sample once, before tuning, unaugmented; a step costs what fine-tuning costs.
     `left-out`: the same, each sample predicted by posteriors that were fitted to all the others (b-tuning alone).

@@ -18,16 +18,20 @@ from hubscout.errors import EvidenceWarning
 from hubscout.evidence import Evidence, Statistics, maximize_evidence
 from hubscout.features import Extraction, ExtractionOptions, extract
 from hubscout.features.extraction import is_cached
+from hubscout.grouping import stratified_folds
 from hubscout.runs.events import Event, Message, Observer, silent
 from hubscout.runs.texts import LONGEST_IN_A_LINE, names_by_model
 from hubscout.tasks.kinds import kind_of
-from hubscout.tasks.splitting import stratified_folds
 from hubscout.tuning.pass_time import PassWatch, TooSlowError
 
 if TYPE_CHECKING:
     from hubscout.features import FeatureCache
     from hubscout.hubs import Backbone
     from hubscout.tasks import Task
+
+
+FOLDS = 5
+"""Into which train samples are cut, for heads that have not seen the samples of their fold."""
 
 
 @dataclass(frozen=True)
@@ -109,27 +113,43 @@ class FrozenFeatures:
         return self._posteriors[id(backbone)]
 
     def crossed_heads(self, backbone: Backbone, folds: int) -> CrossedHeads:
-        """For each fold of the rows the posterior of all others, with an intercept.
+        """For each fold of the rows the posterior of all others, with an intercept; samples of a group are in one fold.
 
-        There are fewer folds where there are not so many samples, or only one class has; with one fold: the posterior
-        of all rows.
+        There are fewer folds where there are not so many samples or groups, or only one class has; with one fold: the
+        posterior of all rows.
         """
         place = id(backbone), folds
         if place not in self._heads:
             self._heads[place] = self._cross(backbone, folds)
         return self._heads[place]
 
+    def left_out(self, backbone: Backbone) -> np.ndarray:
+        """(rows, C) what other train rows predict for each; with groups, the folds that its group is not in."""
+        features, crossed = self.features(backbone), None
+        if self.task.train.groups is not None:
+            crossed = self.crossed_heads(backbone, FOLDS)
+        if crossed is None or len(crossed.weights) == 1:
+            return self.posterior(backbone).predict_left_out(features, self.labels())
+        found = np.empty((len(features), len(self.task.target_names)))
+        for k, (weights, intercept) in enumerate(zip(crossed.weights, crossed.intercept, strict=True)):
+            found[crossed.fold == k] = features[crossed.fold == k] @ weights.T + intercept
+        return found
+
     def _cross(self, backbone: Backbone, folds: int) -> CrossedHeads:
-        kind, targets = kind_of(self.task.kind), self.task.train.targets
+        kind, targets, groups = kind_of(self.task.kind), self.task.train.targets, self.task.train.groups
         strata = kind.strata(targets)
-        folds = min(folds, len(strata))
+        apart = np.arange(len(strata)) if groups is None else groups
+        folds = min(folds, len(np.unique(apart)))
         if kind.classes_of_samples:  # two of them are left outside of each fold
-            folds = min(folds, int(np.sort(np.bincount(strata, minlength=2))[-2]))
-        if folds < 2:
+            pairs = np.unique(np.stack([strata, apart]), axis=1)
+            folds = min(folds, int(np.sort(np.bincount(pairs[0], minlength=2))[-2]))
+        fold = stratified_folds(strata, max(folds, 1), seed=0, groups=groups)
+        alike = kind.classes_of_samples and any(len(np.unique(strata[fold != k])) < 2 for k in range(folds))
+        if folds < 2 or alike:
             whole = self.posterior(backbone)
             rows = int(kind.row_counts(targets).sum())
             return CrossedHeads(np.zeros(rows, dtype=np.int64), whole.weights[None], whole.intercept[None])
-        fold, samples = stratified_folds(strata, folds, seed=0), kind.sample_of_row(targets)
+        samples = kind.sample_of_row(targets)
         fold = fold if samples is None else fold[samples]
         features, values = self.features(backbone), kind.rows_of(targets)
         sums = [

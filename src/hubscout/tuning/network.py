@@ -52,8 +52,7 @@ def posterior_head(frozen: FrozenFeatures, backbone: Backbone, targets: Tensor, 
     if loss.offset is not None and loss.scale is not None:
         weights = weights / torch.as_tensor(loss.scale)[:, None]
         bias = (bias - torch.as_tensor(loss.offset)) / torch.as_tensor(loss.scale)
-    left_out = evidence.predict_left_out(frozen.features(backbone), frozen.labels())
-    bias, stretch = bias - loss.likelihood.middle, best_stretch(left_out, targets, loss)
+    bias, stretch = bias - loss.likelihood.middle, best_stretch(frozen.left_out(backbone), targets, loss)
     return _linear(stretch * weights, stretch * bias)
 
 

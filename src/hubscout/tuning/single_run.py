@@ -15,11 +15,12 @@ import numpy as np
 import torch
 from torch import nn
 
+from hubscout.features import FeatureCache
 from hubscout.features.extraction import downloads_told
 from hubscout.features.feature_keys import identity
 from hubscout.hubs import Backbone
 from hubscout.runs.events import Message, Observer, silent
-from hubscout.runs.run_folder import CHECKPOINTS, CURVES, describe_environment
+from hubscout.runs.run_folder import CHECKPOINTS, CURVES, TEACHING, describe_environment
 from hubscout.runs.tuning_record import Curves
 from hubscout.tasks import Split, Task
 from hubscout.tasks.kept_images import let_go_of_pixels
@@ -58,8 +59,6 @@ from hubscout.tuning.teaching_time import TeachingTime
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
-
-    from hubscout.features import FeatureCache
 
 
 class SingleRun:
@@ -112,6 +111,8 @@ class SingleRun:
             self.model = open_model_to_tune(model, task)
             opened = [open_teacher(teacher, task) for teacher in teachers] if self.method.uses_teachers else []
         self.teachers, self.teacher_heads = [teacher for teacher, _ in opened], [head for _, head in opened]
+        if cache is None and out is not None and arguments.budget is not None and self.teachers:
+            cache = FeatureCache(out / TEACHING)  # whoever resumes the run has no time for these passes again
         self.teachers_asked = [teacher.card.identifier for teacher in self.teachers]
         self.taught_by = list(range(len(self.teachers)))
         """Of those that were asked for, the places of those that teach: where time is short, not all of them."""
@@ -137,6 +138,11 @@ class SingleRun:
             hurried=self.budget is not None,
         )
 
+    @property
+    def kept_views(self) -> Path | None:
+        """Where the teachers' answers for views are kept for whoever resumes a run under a budget; None elsewhere."""
+        return None if self.folder is None or self.asked.budget is None else self.folder / TEACHING / "views.npy"
+
     def go_on_at(self, choice: RateChoice) -> None:
         """Take the learning rate that a search has chosen."""
         self._take_rate(choice)
@@ -157,6 +163,7 @@ class SingleRun:
     def begin(self, resume: bool = False) -> None:
         """Build the network and its loop, at the first step or where an earlier run stopped."""
         found = self._last_checkpoint(resume)
+        self.resumed = found is not None
         if found is not None:
             stood = found[1]["train_state"]
             self.spent = stood["seconds"]
@@ -170,7 +177,7 @@ class SingleRun:
         accelerator, arguments = self.accelerator, self.arguments
         loss = TaskLoss.of(self.task, label_smoothing=arguments.label_smoothing)
         rows = Rows.of(self.task.train, loss, accelerator.device)
-        self.teaching_time = TeachingTime(self, limited=found is None and self.budget is not None)
+        self.teaching_time = TeachingTime(self, limited=not self.resumed and self.budget is not None)
         network = self._build(loss, rows)
         plan = BatchPlan(len(self.task.train), arguments.batch_size, arguments.seed)
         check_batches(network, plan, accelerator.num_processes)
@@ -247,7 +254,7 @@ class SingleRun:
     def _prepare(self, loss: TaskLoss, rows: Rows) -> nn.Linear:
         """The head, and the method made ready: with whatever they want to know of frozen features."""
         arguments, frozen = self.arguments, self.frozen_features
-        if arguments.head_init == "random":
+        if arguments.head_init == "random" or self.resumed:  # its weights are in the checkpoint
             head = new_head(feature_width(self.model, self.task), loss, arguments.seed)
         else:
             head = self.shared(lambda: posterior_head(frozen, self.model, rows.targets, loss))

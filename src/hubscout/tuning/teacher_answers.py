@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from hubscout.errors import InputError
 from hubscout.evidence import Evidence
 from hubscout.hubs import Backbone, Batch
 from hubscout.runs.events import Advanced, Started
+from hubscout.runs.files import temporary_file
 from hubscout.runs.texts import LONGEST_IN_A_LINE, names_by_model
 from hubscout.tasks.kinds import kind_of
 from hubscout.tuning.batches import MODEL, BatchPlan, distinct_views
@@ -113,8 +115,9 @@ class TeacherPanel:
         With `left_out` each row is predicted from the others: a posterior that was fitted to a row gives back much of
         the row's own label, and little of what the teacher would say of a new sample.
         """
-        labels = self.frozen_features.labels() if left_out else None
-        return self._mix([self.frozen_features.features(teacher) for teacher in self.teachers], labels)
+        frozen = self.frozen_features
+        apart = [frozen.left_out(teacher) for teacher in self.teachers] if left_out else None
+        return self._mix([frozen.features(teacher) for teacher in self.teachers], apart)
 
     def live_features(self, views: Mapping[str, Batch]) -> list[Tensor]:
         """Each teacher's features of the inputs it is shown now."""
@@ -147,9 +150,10 @@ class TeacherPanel:
         matrices = [torch.as_tensor(matrix, dtype=torch.float32).to(self.device) for matrix in products]
         return matrices, torch.as_tensor(intercept, dtype=torch.float32).to(self.device)
 
-    def _mix(self, features: Sequence[np.ndarray], labels: np.ndarray | None = None) -> np.ndarray:
+    def _mix(self, features: Sequence[np.ndarray], predictions: Sequence[np.ndarray] | None = None) -> np.ndarray:
+        """Mixed predictions: of the posteriors, or others of the same rows."""
         seen = list(zip(self.posteriors, features, strict=True))
-        predictions = [e.predict(f) if labels is None else e.predict_left_out(f, labels) for e, f in seen]
+        predictions = [e.predict(f) for e, f in seen] if predictions is None else predictions
         if self.rule == "precision":
             shares = precision_weights(np.stack([e.predict_variance(f) for e, f in seen]))
         else:
@@ -233,7 +237,6 @@ class SeparateAnswers:
 
     def _study(self) -> tuple[list[TeacherHead], Tensor]:
         frozen_features, preparation = self.preparation.frozen_features, self.preparation
-        labels = frozen_features.labels()
         heads: list[TeacherHead] = []
         outputs: list[Tensor] = []
         for teacher, layer, evidence in zip(
@@ -244,7 +247,7 @@ class SeparateAnswers:
                 heads.append(TeacherHead(layer.weight.detach().double(), layer.bias.detach().double(), self.loss))
                 outputs.append(heads[-1](torch.as_tensor(features)))
                 continue
-            left_out = evidence.predict_left_out(features, labels)
+            left_out = frozen_features.left_out(teacher)
             stretch = best_stretch(left_out, Rows.of(preparation.task.train, self.loss).targets, self.loss)
             weight, bias = torch.as_tensor(evidence.weights), torch.as_tensor(evidence.intercept)
             heads.append(TeacherHead(weight, bias, self.loss, stretch))
@@ -296,6 +299,20 @@ def answers_of_views(
     views, served = distinct_views({MODEL: next(iter(preprocessings.values())), **preprocessings})
 
     def answered() -> np.ndarray:
+        kept = run.kept_views
+        if kept is not None and run.resumed:
+            with suppress(OSError, ValueError):  # lost or damaged: they answer again
+                return np.load(kept)
+        table = asked()
+        if kept is not None:
+            kept.unlink(missing_ok=True)
+            with suppress(OSError), temporary_file(kept) as partial:
+                with partial.open("wb") as file:
+                    np.save(file, table)
+                partial.replace(kept)
+        return table
+
+    def asked() -> np.ndarray:
         plan = BatchPlan(count, arguments.batch_size, arguments.seed)
         steps = range(arguments.teacher_views * plan.batches_per_epoch)
         batches = run.batches_of(run.task.train, views, augment=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import shutil
 import time
 import warnings
 from dataclasses import replace
@@ -19,7 +20,7 @@ from hubscout.metric_texts import metric_text
 from hubscout.runs.display import shown
 from hubscout.runs.events import Message, Observer, silent
 from hubscout.runs.files import read_lines
-from hubscout.runs.run_folder import CURVES
+from hubscout.runs.run_folder import CURVES, TEACHING
 from hubscout.runs.tuning_record import read_tuning
 from hubscout.tasks import open_task
 from hubscout.tasks.task_metrics import primary
@@ -81,7 +82,7 @@ def tune(
         overwrite: start anew, and replace the run that `out` holds.
         skip_bad: leave samples out that cannot be read, and name them in a note, instead of stopping.
         cache: where frozen features are looked up and kept, as for `rank`: True is the folder that rankings use; None
-            and False are nowhere.
+            and False are nowhere, but under a `budget` those of teachers are in `out` until the run is over.
         observer: hears of progress in place of the display; see `hubscout.runs.events`.
         progress: show progress in a terminal or a notebook; False shows nothing.
         began: the moment, by `time.perf_counter()`, that a `budget` counts from; None is this call.
@@ -273,6 +274,7 @@ def finish(run: SingleRun) -> Tuned:
     end_run(run.accelerator)
     if folder is not None:
         save_record(tuned, folder)
+        shutil.rmtree(folder / TEACHING, ignore_errors=True)
     give_own_card(tuned.backbone, tuned.model, run.folder)
     return tuned
 

@@ -11,12 +11,11 @@ from torch import Tensor
 from hubscout.hubs import Batch
 from hubscout.tasks import Task
 from hubscout.tasks.kinds import kind_of
+from hubscout.tuning.frozen_features import FOLDS
 from hubscout.tuning.losses import TaskLoss
 from hubscout.tuning.methods.method import METHODS, Preparation, TaughtMethod
 from hubscout.tuning.teacher_answers import TeacherPanel
 
-FOLDS = 5
-"""Of the train samples, for classification."""
 PER_CLASS = 3.0
 """λ over the number of classes, for classification. For tags 1 was better, for several labels neither."""
 
