@@ -304,3 +304,13 @@ def test_words_of_a_group_are_predicted_from_other_groups() -> None:
     task = replace(tags, splits={name: replace(split, groups=groups) for name, split in tags.splits.items()})
     row, alone = (rank(one, [Tagger(30)], cache=False).best for one in (task, tags))
     assert row.expected[0].value == pytest.approx(alone.expected[0].value, abs=0.02)
+
+
+def test_metrics_that_predict_words_from_others_leave_their_sentence_out() -> None:
+    """Every sentence has one word, five times, and a tag drawn for it: other sentences know nothing of it."""
+    drawn = np.random.default_rng(0).integers(2, size=40)
+    split = Split([[str(word)] * 5 for word in range(40)], [np.repeat(tag, 5) for tag in drawn])
+    task = Task("drawn", "tagging", "tokens", ("a", "b"), {"train": split}, "drawn")
+    row = rank(task, [Tagger(30)], metrics=["linear-probe", "knn"], cache=False).best
+    assert row.scores["linear-probe"] < 0.7  # 1.0 where its other words are known
+    assert row.scores["knn"] < 0.7

@@ -283,12 +283,14 @@ def _joined(arrays: Sequence[np.ndarray | None]) -> np.ndarray | None:
 
 
 def _groups(extractions: Sequence[Extraction], task: Task) -> np.ndarray | None:
-    """The group of each row of features; None where samples have none."""
-    groups = task.train.groups
+    """The group of each row of features, the sentence of a word without any; None where a row is a sample by itself."""
+    kind, groups = kind_of(task.kind), task.train.groups
     if groups is None:
-        return None
+        if not kind.rows_are_words:
+            return None
+        groups = np.arange(len(task.train))
     rows = np.concatenate([extraction.rows for extraction in extractions])
-    return np.repeat(groups[rows], kind_of(task.kind).row_counts(task.train.targets, rows))
+    return np.repeat(groups[rows], kind.row_counts(task.train.targets, rows))
 
 
 def _gains_by_target(evidence: Evidence, task: Task) -> tuple[float, ...]:
