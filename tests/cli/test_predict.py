@@ -345,3 +345,12 @@ def test_columns_of_labels_go_by_their_names(tmp_path: Path) -> None:
         read("width")
     with pytest.raises(TaskError, match=r"2 numbers .* and 3 columns were named"):
         read("width", "other", "text")
+
+
+@pytest.mark.parametrize("label", [5.0, 5, "5", "5.0"])
+def test_a_column_of_classes_is_found_however_its_numbers_are_written(tmp_path: Path, label: object) -> None:
+    (tmp_path / "new.jsonl").write_text(json.dumps({"review": "so very good", "stars": label}) + "\n")
+    reader = Reader(("text",), kind_of("classification"), ("1", "5"), {})
+    found = reader.read([tmp_path / "new.jsonl"])
+    assert found.labels == [label]
+    assert reader.encode(found).tolist() == [1]

@@ -57,6 +57,14 @@ def test_splits_without_class_folders(image_folder: Maker) -> None:
         Task.from_image_folder(image_folder({"train": 10, "test": 10}, name="flat"))
 
 
+def test_folders_inside_class_folders_are_spoken_of(image_folder: Maker) -> None:
+    task = Task.from_image_folder(image_folder({"cat/persian": 5, "cat/bengal": 5, "dog/pug": 5, "1.0": 5}))
+    assert task.target_names == ("1.0", "cat", "dog")
+    assert any("what is in 'cat/bengal' has the class 'cat'" in note for note in task.notes)
+    plain = Task.from_image_folder(image_folder({"train/a": 5, "train/b": 5}, name="plain"))
+    assert not any("of their own" in note for note in plain.notes)
+
+
 def test_names_that_differ_by_case_are_two_classes(image_folder: Maker) -> None:
     folder = image_folder({"Cat": 4, "cat": 4})
     if len(list(folder.iterdir())) < 2:

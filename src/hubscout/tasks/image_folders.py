@@ -11,7 +11,7 @@ from hubscout.errors import TaskError, did_you_mean
 from hubscout.grouping import grouped
 from hubscout.tasks.assembly import assemble, opened_by
 from hubscout.tasks.images import EXTENSIONS, PLUG_INS, Images, is_image_name, readable_endings
-from hubscout.tasks.labels import encode_classes
+from hubscout.tasks.labels import encode_classes, sort_names
 from hubscout.tasks.splitting import canonical_split, split_in_name
 from hubscout.tasks.task import Split, Task
 
@@ -69,16 +69,23 @@ def from_image_folder(
     notes += _left_out(others)
     if not any(images.values()):
         raise TaskError(_nothing_found(root) + "".join(f" Also, {note}." for note in _left_out(others)))
-    names = sorted({name for found in images.values() for _, name in found})
+    names = sort_names(name for found in images.values() for _, name in found)
     if "train" in map(canonical_split, names) and all(map(canonical_split, names)):
         raise TaskError(
             f"{str(root)!r} is laid out by splits ({', '.join(map(repr, names))}), and there are no class folders in "
             "them: nothing says what the images show. Put the images of each class into a folder of its name inside "
             "the split, or give a table with a column of paths and a column of labels."
         )
+    inner = next((path.parent for path, name in images["train"] if path.parent.name != name), None)
+    if inner is not None:
+        outer = next(one for one in classes["train"] if one in inner.parents)
+        within = str(inner.relative_to(outer.parent))
+        notes.append(f"class folders have folders of their own: what is in {within!r} has the class {outer.name!r}")
     if unfollowed:
         notes.append(f"not followed, for they lead to folders that are read anyway: links such as {unfollowed[0]}")
-    target_names, targets = encode_classes({split: [name for _, name in found] for split, found in images.items()})
+    target_names, targets = encode_classes(
+        {split: [name for _, name in found] for split, found in images.items()}, names
+    )
     return assemble(
         name=name or root.name,
         kind="classification",
