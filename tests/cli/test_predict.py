@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from scipy.io import wavfile
 
 from hubscout.errors import InputError, TaskError
 from hubscout.features import FeatureCache, extract
@@ -137,6 +138,15 @@ def test_a_folder_of_classes_is_measured(model: Path, picture_folder: Path, hubs
     assert re.search(r"^Predicting for \d+ inputs with ", result.stderr, re.MULTILINE)
     for folder in (picture_folder / "test" / "left", next((picture_folder / "test" / "left").iterdir())):
         assert "accuracy" not in hubscout("predict", model, folder).stdout
+
+
+def test_class_folders_are_seen_through_others(picture_folder: Path, tmp_path: Path) -> None:
+    """As an archive has them, and as the task that the model was tuned on does."""
+    shutil.copytree(picture_folder / "test", tmp_path / "archive" / "flowers")
+    reader = Reader(("image",), kind_of("classification"), ("left", "right"), {})
+    assert {*reader.read([tmp_path / "archive"]).labels} == {"left", "right"}
+    assert {*reader.read([tmp_path]).labels} == {"left", "right"}
+    assert {*Reader(("image",), kind_of("classification"), ("left", "up"), {}).read([tmp_path]).labels} == {None}
 
 
 def test_bad_files_are_named_before_anything_is_predicted(
@@ -354,3 +364,21 @@ def test_a_column_of_classes_is_found_however_its_numbers_are_written(tmp_path: 
     found = reader.read([tmp_path / "new.jsonl"])
     assert found.labels == [label]
     assert reader.encode(found).tolist() == [1]
+
+
+def test_sounds_are_read_as_images_are(tmp_path: Path) -> None:
+    for name in ("low/a.wav", "high/b.wav"):
+        (tmp_path / name).parent.mkdir()
+        wavfile.write(tmp_path / name, 8000, np.zeros(100, dtype=np.int16))
+    (tmp_path / "low" / "cover.png").write_bytes(b"")
+    (tmp_path / "clips.csv").write_text("clip,label\nlow/a.wav,low\n")
+    reader = Reader(("audio",), kind_of("classification"), ("high", "low"), {})
+    for path, labels in (
+        (tmp_path, ["high", "low"]),
+        (tmp_path / "clips.csv", ["low"]),
+        (tmp_path / "low/a.wav", [None]),
+    ):
+        found = reader.read([path])
+        assert found.labels == labels
+        assert found.values[0]["sampling_rate"] == 8000
+        assert found.names[-1].endswith("low/a.wav")

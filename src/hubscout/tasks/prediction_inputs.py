@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from hubscout.errors import TaskError
+from hubscout.tasks.audio import Sounds, is_sound_path
 from hubscout.tasks.columns import TAG_NAMES, TARGET_NAMES, Roles, as_columns, find_inputs, guess_targets, usual_name
 from hubscout.tasks.conll import is_conll_name, read_sentences
 from hubscout.tasks.image_folders import missing_path, walk
@@ -21,6 +22,8 @@ from hubscout.tasks.splitting import canonical_split
 from hubscout.tasks.table_rows import gather, inputs_of
 
 _TEXT_LIKE = frozenset({"text", "text-pair", "tokens"})
+_OF_FILES = {"image": (Images, is_image_name), "audio": (Sounds, is_sound_path)}
+"""What reads inputs that are a file each, and which files these are."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,11 @@ class Reader:
     image_root: Path | None = None
     """Where paths of images in a table start from; None for the folder of the table."""
 
+    @property
+    def file_modality(self) -> str | None:
+        """`image` or `audio`, whose inputs are a file each; None for a model that reads text."""
+        return next((modality for modality in _OF_FILES if modality in self.modalities), None)
+
     def read(self, paths: Sequence[Path]) -> Inputs:
         """Files and folders, one after another."""
         check_paths(paths)
@@ -86,8 +94,8 @@ class Reader:
         if path.is_file() and table_format(path) is not None:
             table = read_table(path)
             return self._read_table(replace(table, root=self.image_root or table.root), notes)
-        if "image" in self.modalities:
-            return self._read_images(path)
+        if self.file_modality is not None:
+            return self._read_files(path, *_OF_FILES[self.file_modality])
         if path.is_dir():
             raise TaskError(f"{str(path)!r} is a folder, and this model reads text: name the files in it.")
         if self.kind.rows_are_words and is_conll_name(path) and path.suffix != ".txt":
@@ -104,21 +112,21 @@ class Reader:
             values = [tuple(line.split("\t", 1)) if "\t" in line else line for line in lines]
         return Inputs(lines, values, [None] * len(lines))
 
-    def _read_images(self, path: Path) -> Inputs:
+    def _read_files(self, path: Path, sequence: type[Images], is_one: Callable[[Path], bool]) -> Inputs:
         if path.is_file():
-            return Inputs([str(path)], Images([path]), [None])
-        files = [file for file in walk(path) if is_image_name(file)]
-        labels = [_class_folder(file.relative_to(path)) for file in files]
-        # Folders that are no classes of the model sort the images by something else.
-        known = self.kind.classes_of_samples and all(label in self.target_names for label in labels)
-        return Inputs([str(file) for file in files], Images(files), labels if known else [None] * len(files))
+            return Inputs([str(path)], sequence([path]), [None])
+        files = [file for file in walk(path) if is_one(file)]
+        labels = [_class_folder(file.relative_to(path), self.target_names) for file in files]
+        # Folders that are no classes of the model sort the files by something else.
+        known = self.kind.classes_of_samples and None not in labels
+        return Inputs([str(file) for file in files], sequence(files), labels if known else [None] * len(files))
 
     def _read_table(self, table: Table, notes: list[str]) -> Inputs:
         targets = self._target_columns(table)
         columns = dict(self.columns)
         free = [name for name in table.columns if name not in targets]
         if len(free) == 1 and not any(columns.values()):
-            columns["image" if "image" in self.modalities else self.kind.text_role] = free
+            columns[self.file_modality or self.kind.text_role] = free
         modality, inputs = find_inputs(table, columns, taken={*targets}, notes=notes)
         fits = (modality == "tokens") == self.kind.rows_are_words if modality in _TEXT_LIKE else True
         if modality not in self.modalities or not fits:
@@ -184,16 +192,16 @@ class Reader:
         return targets
 
 
-def _class_folder(path: Path) -> str | None:
-    """The class of `CLASS/IMAGE` or `SPLIT/CLASS/IMAGE`."""
+def _class_folder(path: Path, classes: Sequence[str]) -> str | None:
+    """The class of `CLASS/IMAGE`, with or without folders such as `SPLIT` around it."""
     folders = path.parts[:-1]
     if len(folders) > 1 and canonical_split(folders[0]) is not None:
         folders = folders[1:]
-    return folders[0] if folders else None
+    return next((folder for folder in folders if folder in classes), None)
 
 
 def _names(table: Table, modality: str, column: Sequence[Any], values: Sequence[Any]) -> list[str]:
-    if modality == "image":
+    if modality in _OF_FILES:
         return [
             str(column[row]) if isinstance(column[row], str) else f"{table.origin}, row {row + 1}"
             for row in range(table.length)
