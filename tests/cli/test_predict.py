@@ -382,3 +382,14 @@ def test_sounds_are_read_as_images_are(tmp_path: Path) -> None:
         assert found.labels == labels
         assert found.values[0]["sampling_rate"] == 8000
         assert found.names[-1].endswith("low/a.wav")
+
+
+def test_a_file_in_another_encoding_is_read_as_the_error_says(tmp_path: Path) -> None:
+    reader = Reader(("text",), kind_of("classification"), ("bad", "good"), {})
+    for name, text in (("new.tsv", "text\tlabel\ntrès bien\tgood\n"), ("new.txt", "très bien\n")):
+        (tmp_path / name).write_text(text, encoding="cp1252")
+        with pytest.raises(TaskError, match=rf"'{name}\?encoding=cp1252'"):
+            reader.read([tmp_path / name])
+        assert reader.read([tmp_path / f"{name}?encoding=cp1252"]).names == ["très bien"]
+    with pytest.raises(TaskError, match=r"no .*new\.tsv\?label=x"):
+        reader.read([tmp_path / "new.tsv?label=x"])

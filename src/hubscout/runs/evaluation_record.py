@@ -196,14 +196,15 @@ def conclusion(run: TuningRun, named: Callable[[str], str] = str) -> str:
         difference = abs(value - rival.value)
         apart = f"{difference_text(metric, difference)} {'above' if value > rival.value else 'below'}"
         same = difference < 5e-5
-        if same and run.is_linear_probe:
+        if same and run.best_step == 0:
             continue
         words += (
             f", the same as {rival.name}" if same else f", {apart} {rival.name} ({metric_text(metric, rival.value)})"
         )
     words += "."
-    if run.is_linear_probe:
-        words += " The model is the linear probe of its frozen features: there was no time for training."
+    if run.best_step == 0:
+        why = "no step of training was better on validation" if run.steps else "there was no time for training"
+        words += f" The model is the linear probe of its frozen features: {why}."
     words += f" Guessing gives {metric_text(metric, found.guess)}." if found.guess is not None else ""
     probe = run.probes["model"].metric(found.split) if "model" in run.probes else None
     if probe is not None and high < probe:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 from hubscout.errors import TaskError
 from hubscout.tasks.audio import Sounds, is_sound_path
@@ -49,11 +50,19 @@ class Inputs:
 
 def check_paths(paths: Iterable[Path]) -> None:
     """Refuse what is not there; a text in the place of a file is told how it is given."""
-    for path in paths:
-        path = Path(os.path.expanduser(path))
+    for path, _ in map(_with_options, paths):
         if not path.exists():
             text = f" A text itself is given by --text {str(path)!r}." if " " in path.name else ""
             raise TaskError(missing_path(path.absolute()) + text)
+
+
+def _with_options(path: Path) -> tuple[Path, dict[str, str]]:
+    """A file, and how its text is read where that follows, as in `reviews.csv?encoding=cp1252`."""
+    whole = Path(os.path.expanduser(path))
+    plain, _, query = str(whole).partition("?")
+    options = dict(parse_qsl(query))
+    known = options and set(options) <= {"encoding", "delimiter"} and not whole.exists()
+    return (Path(plain), options) if known else (whole, {})
 
 
 @dataclass(frozen=True)
@@ -81,7 +90,7 @@ class Reader:
         """Files and folders, one after another."""
         check_paths(paths)
         notes: list[str] = []
-        parts = [self._read(Path(os.path.expanduser(path)), notes) for path in paths]
+        parts = [self._read(*_with_options(path), notes) for path in paths]
         parts = [part for part in parts if len(part)]
         return Inputs(
             [name for part in parts for name in part.names],
@@ -90,9 +99,9 @@ class Reader:
             tuple(dict.fromkeys(notes)),
         )
 
-    def _read(self, path: Path, notes: list[str]) -> Inputs:
+    def _read(self, path: Path, options: Mapping[str, str], notes: list[str]) -> Inputs:
         if path.is_file() and table_format(path) is not None:
-            table = read_table(path)
+            table = read_table(path, **options)
             return self._read_table(replace(table, root=self.image_root or table.root), notes)
         if self.file_modality is not None:
             return self._read_files(path, *_OF_FILES[self.file_modality])
@@ -102,7 +111,9 @@ class Reader:
             sentences = read_sentences(path)
             words = [words for words, _ in sentences]
             return Inputs([" ".join(one) for one in words], words, [tags for _, tags in sentences])
-        return self.texts([line for line in read_text(path, "utf-8").splitlines() if line.strip()])
+        return self.texts(
+            [line for line in read_text(path, options.get("encoding", "utf-8")).splitlines() if line.strip()]
+        )
 
     def texts(self, lines: Sequence[str]) -> Inputs:
         """Texts; one with a tab in it is a pair of texts, for tagging a text is split into words at its blanks."""
