@@ -393,3 +393,11 @@ def test_a_file_in_another_encoding_is_read_as_the_error_says(tmp_path: Path) ->
         assert reader.read([tmp_path / f"{name}?encoding=cp1252"]).names == ["très bien"]
     with pytest.raises(TaskError, match=r"no .*new\.tsv\?label=x"):
         reader.read([tmp_path / "new.tsv?label=x"])
+
+
+def test_columns_of_labels_are_told_by_the_names_of_those_that_apply(tmp_path: Path) -> None:
+    (tmp_path / "new.csv").write_text("text,cat,dog,big\nso small,0,1,0\nso big,1,1,1.0\nso so,0,0,0\n")
+    reader = Reader(["text"], kind_of("multilabel"), ("cat", "dog", "big"), {})
+    found = reader.read([tmp_path / "new.csv"])
+    assert [reader.named(label) for label in found.labels] == [["dog"], ["cat", "dog", "big"], []]
+    assert reader.encode(found).tolist() == [[0, 1, 0], [1, 1, 1], [0, 0, 0]]

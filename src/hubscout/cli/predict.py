@@ -101,7 +101,7 @@ def predict(
         {
             "input": found.names[row],
             **(answers[row] if row in answers else {"error": bad[row]}),
-            **({"label": found.labels[row]} if found.labels[row] is not None else {}),
+            **({"label": reader.named(found.labels[row])} if found.labels[row] is not None else {}),
         }
         for row in range(len(found))
     ]

@@ -16,7 +16,7 @@ from hubscout.tasks.conll import is_conll_name, read_sentences
 from hubscout.tasks.image_folders import missing_path, walk
 from hubscout.tasks.images import Images, is_image_name
 from hubscout.tasks.kinds import Targets, TaskKind
-from hubscout.tasks.labels import is_missing
+from hubscout.tasks.labels import as_number, is_missing
 from hubscout.tasks.reading import Table, read_table, read_text, table_format
 from hubscout.tasks.sequences import Rows, join, take, unreadable_rows
 from hubscout.tasks.splitting import canonical_split
@@ -192,6 +192,12 @@ class Reader:
         # The mark of benchmarks for a label that is not given away.
         marked = self.kind.classes_of_samples and str(value).strip() == "-1" and "-1" not in self.target_names
         return marked or is_missing(value)
+
+    def named(self, label: Any) -> Any:
+        """A label as predictions are told: of 0/1 columns, the names of those that have a 1."""
+        if not (self.kind.has_label_sets and isinstance(label, tuple)):
+            return label
+        return [name for name, value in zip(self.target_names, label, strict=True) if as_number(value)]
 
     def encode(self, inputs: Inputs) -> Targets:
         """The labels of inputs that all have one as targets of the model; an error where they are not its targets."""
