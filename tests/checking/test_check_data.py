@@ -105,11 +105,12 @@ def test_texts_that_differ_in_case_and_marks_are_near_duplicates() -> None:
 
 def test_empty_texts_are_named_and_marks_are_no_duplicates_of_each_other() -> None:
     texts = [f"a sentence of its own, number {row}" for row in range(60)]
-    texts[3], texts[9], texts[11] = "  ", "!!!", "..."
+    texts[3], texts[4], texts[9], texts[11] = "  ", "  ", "!!!", "..."
     found = hs.check((texts, ["a", "b"] * 30))
     assert [finding.name for finding in found.findings] == ["empty"]
-    assert [sample.row for group in found["empty"].groups for sample in group if sample.split == "train"] in ([3], [])
-    assert found["empty"].count == 1
+    samples = [sample for group in found["empty"].groups for sample in group]
+    assert [sample.name for sample in samples] == [f"{sample.split}, row {sample.row}" for sample in samples]
+    assert found["empty"].count == 2
 
 
 def test_tagged_sentences(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from scipy.io import wavfile
 
 from hubscout.errors import InputError, TaskError
 from hubscout.features import FeatureCache, extract
@@ -137,6 +138,15 @@ def test_a_folder_of_classes_is_measured(model: Path, picture_folder: Path, hubs
     assert re.search(r"^Predicting for \d+ inputs with ", result.stderr, re.MULTILINE)
     for folder in (picture_folder / "test" / "left", next((picture_folder / "test" / "left").iterdir())):
         assert "accuracy" not in hubscout("predict", model, folder).stdout
+
+
+def test_class_folders_are_seen_through_others(picture_folder: Path, tmp_path: Path) -> None:
+    """As an archive has them, and as the task that the model was tuned on does."""
+    shutil.copytree(picture_folder / "test", tmp_path / "archive" / "flowers")
+    reader = Reader(("image",), kind_of("classification"), ("left", "right"), {})
+    assert {*reader.read([tmp_path / "archive"]).labels} == {"left", "right"}
+    assert {*reader.read([tmp_path]).labels} == {"left", "right"}
+    assert {*Reader(("image",), kind_of("classification"), ("left", "up"), {}).read([tmp_path]).labels} == {None}
 
 
 def test_bad_files_are_named_before_anything_is_predicted(
@@ -345,3 +355,49 @@ def test_columns_of_labels_go_by_their_names(tmp_path: Path) -> None:
         read("width")
     with pytest.raises(TaskError, match=r"2 numbers .* and 3 columns were named"):
         read("width", "other", "text")
+
+
+@pytest.mark.parametrize("label", [5.0, 5, "5", "5.0"])
+def test_a_column_of_classes_is_found_however_its_numbers_are_written(tmp_path: Path, label: object) -> None:
+    (tmp_path / "new.jsonl").write_text(json.dumps({"review": "so very good", "stars": label}) + "\n")
+    reader = Reader(("text",), kind_of("classification"), ("1", "5"), {})
+    found = reader.read([tmp_path / "new.jsonl"])
+    assert found.labels == [label]
+    assert reader.encode(found).tolist() == [1]
+
+
+def test_sounds_are_read_as_images_are(tmp_path: Path) -> None:
+    for name in ("low/a.wav", "high/b.wav"):
+        (tmp_path / name).parent.mkdir()
+        wavfile.write(tmp_path / name, 8000, np.zeros(100, dtype=np.int16))
+    (tmp_path / "low" / "cover.png").write_bytes(b"")
+    (tmp_path / "clips.csv").write_text("clip,label\nlow/a.wav,low\n")
+    reader = Reader(("audio",), kind_of("classification"), ("high", "low"), {})
+    for path, labels in (
+        (tmp_path, ["high", "low"]),
+        (tmp_path / "clips.csv", ["low"]),
+        (tmp_path / "low/a.wav", [None]),
+    ):
+        found = reader.read([path])
+        assert found.labels == labels
+        assert found.values[0]["sampling_rate"] == 8000
+        assert found.names[-1].endswith("low/a.wav")
+
+
+def test_a_file_in_another_encoding_is_read_as_the_error_says(tmp_path: Path) -> None:
+    reader = Reader(("text",), kind_of("classification"), ("bad", "good"), {})
+    for name, text in (("new.tsv", "text\tlabel\ntrès bien\tgood\n"), ("new.txt", "très bien\n")):
+        (tmp_path / name).write_text(text, encoding="cp1252")
+        with pytest.raises(TaskError, match=rf"'{name}\?encoding=cp1252'"):
+            reader.read([tmp_path / name])
+        assert reader.read([tmp_path / f"{name}?encoding=cp1252"]).names == ["très bien"]
+    with pytest.raises(TaskError, match=r"no .*new\.tsv\?label=x"):
+        reader.read([tmp_path / "new.tsv?label=x"])
+
+
+def test_columns_of_labels_are_told_by_the_names_of_those_that_apply(tmp_path: Path) -> None:
+    (tmp_path / "new.csv").write_text("text,cat,dog,big\nso small,0,1,0\nso big,1,1,1.0\nso so,0,0,0\n")
+    reader = Reader(["text"], kind_of("multilabel"), ("cat", "dog", "big"), {})
+    found = reader.read([tmp_path / "new.csv"])
+    assert [reader.named(label) for label in found.labels] == [["dog"], ["cat", "dog", "big"], []]
+    assert reader.encode(found).tolist() == [[0, 1, 0], [1, 1, 1], [0, 0, 0]]

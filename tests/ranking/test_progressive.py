@@ -175,7 +175,7 @@ def test_without_dropping_no_model_is_begun_that_leaves_no_time_for_what_follows
     monkeypatch.setattr(run_module, "AHEAD", 1e5)  # times 0.6 seconds
     ranking = rank(long_task, models, cache=False, budget="1h", drop=False)
     assert ranking.identifiers == (models[0],)
-    assert [failure.reason for failure in ranking.failures] == ["the budget is too short for it"]
+    assert [failure.reason for failure in ranking.failures] == ["the budget is too short"]
 
 
 def test_a_model_that_catches_up_is_kept(make_row: Make) -> None:

@@ -123,7 +123,13 @@ def test_a_run_without_a_step_is_called_a_linear_probe() -> None:
     )
     assert conclusion(run) == told
     assert conclusion(replace(run, probes={"model": Probe(model="a", metrics={"test": {"accuracy": 0.7}})})) == told
-    assert "linear probe" not in conclusion(replace(run, steps=3))
+    teacher = {"teacher": Probe(model="large", metrics={"test": {"accuracy": 0.7}})}
+    assert "80.0], the same as that of the best teacher, large. The model is" in conclusion(
+        replace(run, probes=teacher)
+    )
+    trained = conclusion(replace(run, steps=9))
+    assert trained == told.replace("there was no time for training", "no step of training was better on validation")
+    assert "linear probe" not in conclusion(replace(run, steps=3, best_step=3))
 
 
 def test_where_tuning_did_harm_it_is_said_with_what_to_try() -> None:

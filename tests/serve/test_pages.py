@@ -59,3 +59,12 @@ def test_an_empty_folder_says_what_to_type_and_has_nothing_to_search() -> None:
     assert unescape(page).count("hubscout rank flowers/ --out '/home/me/my runs'/flowers") == 1
     assert 'id="search"' not in page
     assert 'id="search"' in listing_page([], "nothing of that name", "/home/me/runs")
+
+
+def test_folders_of_images_and_of_sounds_are_offered(starter: Starter, tmp_path: Path) -> None:
+    for name in ("clips/high/a.wav", "clips/low/b.flac", "photos/cat/a.heic", "photos/dog/b.jpg", "notes/a/b.txt"):
+        (tmp_path / "data" / name).parent.mkdir(parents=True)
+        (tmp_path / "data" / name).touch()
+    page = start_page(starter, None, csrf="")
+    assert re.findall(r'<option value="(\w+)"[^>]*>\1</option>', page)[:2] == ["clips", "photos"]
+    assert "notes" not in page

@@ -47,3 +47,9 @@ def test_a_table_of_numbers_is_told_what_there_is_for_it(write: Callable[..., Pa
     path = write("wine.csv", "alcohol,ash,cultivar\n" + "14.2,2.4,barolo\n12.1,2.1,barbera\n" * 10)
     with pytest.raises(TaskError, match=r"numbers only.*hubscout\.logme\(X, y\)"):
         Task.from_table(path)
+
+
+@pytest.mark.parametrize("index", ["__index_level_0__", "Unnamed: 0"])
+def test_the_index_that_pandas_wrote_is_no_label(write: Callable[..., Path], index: str) -> None:
+    path = write("a.csv", f"{index},text,stars\n" + "".join(f"{i},a b c,{i % 2}\n" for i in range(20)))
+    assert "column 'stars' holds the labels" in Task.from_table(path).notes

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from scipy.io import wavfile
 
 from hubscout.errors import TaskError
 from hubscout.tasks import Task
@@ -55,6 +56,27 @@ def test_splits_without_class_folders(image_folder: Maker) -> None:
     assert any("'test' is left out: it has no class folders" in note for note in task.notes)
     with pytest.raises(TaskError, match=r"splits .*'test', 'train'.* no class folders"):
         Task.from_image_folder(image_folder({"train": 10, "test": 10}, name="flat"))
+
+
+def test_folders_inside_class_folders_are_spoken_of(image_folder: Maker) -> None:
+    task = Task.from_image_folder(image_folder({"cat/persian": 5, "cat/bengal": 5, "dog/pug": 5, "1.0": 5}))
+    assert task.target_names == ("1.0", "cat", "dog")
+    assert any("what is in 'cat/bengal' has the class 'cat'" in note for note in task.notes)
+    plain = Task.from_image_folder(image_folder({"train/a": 5, "train/b": 5}, name="plain"))
+    assert not any("of their own" in note for note in plain.notes)
+
+
+def test_a_folder_of_sounds(tmp_path: Path) -> None:
+    for number, name in enumerate(["low/a.wav", "low/b.wav", "high/a.wav", "high/b.WAV", "high/notes.txt"]):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        wavfile.write(tmp_path / name, 8000, np.full(100, number, dtype=np.int16))
+    task = Task.from_image_folder(tmp_path, validation_size=0, test_size=0)
+    assert (task.modality, task.target_names, len(task.train)) == ("audio", ("high", "low"), 4)
+    assert task.train.inputs[0]["sampling_rate"] == 8000
+    assert any("is not a sound (.txt)" in note for note in task.notes)
+    Image.new("RGB", (8, 8)).save(tmp_path / "low" / "c.png")
+    with pytest.raises(TaskError, match="one class"):
+        Task.from_image_folder(tmp_path)
 
 
 def test_names_that_differ_by_case_are_two_classes(image_folder: Maker) -> None:

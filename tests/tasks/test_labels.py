@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -49,6 +50,19 @@ def test_numbers_are_sorted_as_numbers_and_whole_floats_are_whole() -> None:
     names, ids = encode_classes({"train": [10, 9.0, -1], "test": [np.int64(9)]})
     assert names == ("-1", "9", "10")
     assert ids["test"].tolist() == [1]
+
+
+def test_whole_numbers_are_one_class_with_and_without_decimals(write: Callable[..., Path]) -> None:
+    """A column with a gap is written with decimals, the next file without one not; version numbers stay as they are."""
+    files = {
+        "train": write("train.csv", "text,stars\n" + "so so,1.0\nvery good,5.0\nno stars,\n" * 5),
+        "test": write("test.csv", "text,stars\n" + "so so,1\nvery good,5\n" * 5),
+    }
+    assert Task.from_table(files).target_names == ("1", "5")
+    assert encode_classes({"test": ["5.0", "1"]}, ["1", "5"])[1]["test"].tolist() == [1, 0]
+    assert encode_classes({"test": ["5.0"]}, ["1.0", "5.0"])[1]["test"].tolist() == [1]
+    assert encode_classes({"train": ["1.0", "1.5", "2.0"]})[0] == ("1.0", "1.5", "2.0")
+    assert encode_classes({"train": ["007", "7"]})[0] == ("007", "7")
 
 
 def test_mixed_types_name_both_rows() -> None:

@@ -75,3 +75,11 @@ def test_what_an_archive_may_unpack_to_is_limited(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("HUBSCOUT_MAX_UNPACKED_BYTES", "100000")
     with pytest.raises(TaskError, match="unpacks to more than"):
         open_task(tmp_path / "a.npz")
+
+
+def test_arrays_of_floats_become_images_as_the_note_says(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", X=PIXELS / 255, y=LABELS)
+    task = open_task(tmp_path / "a.npz")
+    assert task.modality == "array"
+    assert any(note.endswith("if they are images, say image='X'") for note in task.notes)
+    assert open_task(tmp_path / "a.npz", image="X").modality == "image"

@@ -110,7 +110,8 @@ def _inputs_alone(samples: Samples, looked: Looked) -> Iterator[Finding]:
 
 
 def _duplicates(samples: Samples, looked: Looked) -> Iterator[Finding]:
-    exact = equal_groups(enumerate(samples.digests()))
+    empty = {*looked.empty}  # named as that
+    exact = equal_groups((number, digest) for number, digest in enumerate(samples.digests()) if number not in empty)
     first_of = {number: group[0] for group in exact for number in group}
     conflicts = [group for group in exact if len({samples.label(number) for number in group}) > 1]
     alike = near_groups(looked.sketches) if looked.sketches else equal_groups(looked.texts.items())

@@ -128,7 +128,7 @@ def _name(value: Any, split: str, row: int, longest: int | None) -> str:
         return str(value)
     if isinstance(value, tuple | list) and all(isinstance(part, str) for part in value):
         value = " ".join(value)
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not value.strip():
         return f"{split}, row {row}"
     return value if longest is None or len(value) <= longest else value[:longest] + "…"
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False)
 
+_FILES = {"image": "images", "audio": "sounds"}
+
 LONGEST_TEXT = 40
 """Characters of a text that the table of predictions shows."""
 
@@ -63,7 +65,8 @@ def predict(
 
     Args:
         model: The --out folder of a tune.
-        inputs: Images, or folders of them; tables (CSV, TSV, JSONL, Parquet); text files with one text per line.
+        inputs: Images or sounds, or folders of them; tables (CSV, TSV, JSONL, Parquet); text files with one text per
+            line.
         text: With INPUTS: column of texts in a table. Without: a text; repeat it for several.
         image: Column of images (paths or bytes).
         label: Column of labels; repeat it, or A,B, for several.
@@ -98,7 +101,7 @@ def predict(
         {
             "input": found.names[row],
             **(answers[row] if row in answers else {"error": bad[row]}),
-            **({"label": found.labels[row]} if found.labels[row] is not None else {}),
+            **({"label": reader.named(found.labels[row])} if found.labels[row] is not None else {}),
         }
         for row in range(len(found))
     ]
@@ -130,25 +133,28 @@ def _reader(
     from hubscout.tasks.prediction_inputs import Reader
 
     modalities = tuned.backbone.card.modalities
-    if not set(modalities) & {"image", "text", "text-pair", "tokens"}:
-        raise InputError(f"The command predicts for images and texts; this model reads {', '.join(modalities)}.")
-    if "image" in modalities and text:
-        raise InputError("This model reads images: name their column with --image.")
+    if not set(modalities) & {"image", "audio", "text", "text-pair", "tokens"}:
+        raise InputError(
+            f"The command predicts for images, sounds and texts; this model reads {', '.join(modalities)}."
+        )
     kind = kind_of(tuned.kind)
     columns = {"image": image, kind.text_role: split_list(text or []) or None}
-    return Reader(modalities, kind, tuned.target_names, columns, split_list(label or []) or None, image_root)
+    reader = Reader(modalities, kind, tuned.target_names, columns, split_list(label or []) or None, image_root)
+    if reader.file_modality is not None and text:
+        raise InputError(f"This model reads {_FILES[reader.file_modality]}: --text names a column of texts.")
+    return reader
 
 
 def _gather(reader: Reader, paths: list[Path], texts: list[str]) -> Inputs:
     if texts and not paths:
-        if "image" in reader.modalities:
-            raise InputError("This model reads images: give files, not --text.")
+        if reader.file_modality is not None:
+            raise InputError(f"This model reads {_FILES[reader.file_modality]}: give files, not --text.")
         return reader.texts(texts)
     found = reader.read(paths)
     if len(found):
         return found
-    if "image" in reader.modalities:
-        raise InputError("No images were given: name files or folders, such as images/*.jpg.")
+    if reader.file_modality is not None:
+        raise InputError(f"No {_FILES[reader.file_modality]} were given: name files or folders of them.")
     raise InputError("No texts were given: use --text, or name a table or a file with one text per line.")
 
 

@@ -159,8 +159,8 @@ class Data:
     """DATA and the options that say how it is read.
 
     Args:
-        data: A folder of images with a folder per class; a CSV, JSONL or Parquet file, or a folder with one per split;
-            a CoNLL file; an .npz file; hf:ID. Options of the reader may follow: pets.parquet?label=breed.
+        data: A folder of images or sounds with a folder per class; a CSV, JSONL or Parquet file, or a folder with one
+            per split; a CoNLL file; an .npz file; hf:ID. Options of the reader may follow: pets.parquet?label=breed.
         image: Column of images (paths or bytes).
         text: Column of texts; twice, or A,B, for pairs of texts.
         label: Column of labels; repeat it, or A,B, for several.

@@ -136,7 +136,7 @@ def rank_in_stages(run: RankingRun, budget: float | None) -> None:
             run.journal.note("budget-spent", stage=stage, n=sizes[stage])
             break  # part of the models on more data cannot be compared with the rest: keep the subset before
         for candidate in unreached:
-            run.fail(candidate, BUDGET_SPENT, "the budget is too short for it")
+            run.fail(candidate, BUDGET_SPENT, "the budget is too short")
         for row in rows.values():
             run.take(row)
         out = {}

@@ -160,6 +160,9 @@ class Achieved:
         return self.interval[0]
 
 
+_OWN_PROBE = "the linear probe of the frozen features"
+
+
 def achieved(run: TuningRun, named: Callable[[str], str] = str) -> Achieved | None:
     """On test where it was measured, else on validation; None where neither was. `named` says how a model is called."""
     measured = run.first_metric("test", "validation")
@@ -167,7 +170,7 @@ def achieved(run: TuningRun, named: Callable[[str], str] = str) -> Achieved | No
         return None
     split, metric, interval = measured
     names = {
-        "model": "the linear probe of the frozen features",
+        "model": _OWN_PROBE,
         "teacher": f"that of the best teacher, {named(run.probes['teacher'].model)}" if "teacher" in run.probes else "",
     }
     values = {of: run.probes[of].metric(split) for of in names if of in run.probes}
@@ -196,14 +199,15 @@ def conclusion(run: TuningRun, named: Callable[[str], str] = str) -> str:
         difference = abs(value - rival.value)
         apart = f"{difference_text(metric, difference)} {'above' if value > rival.value else 'below'}"
         same = difference < 5e-5
-        if same and run.is_linear_probe:
-            continue
+        if same and run.best_step == 0 and rival.name == _OWN_PROBE:
+            continue  # that is said below
         words += (
             f", the same as {rival.name}" if same else f", {apart} {rival.name} ({metric_text(metric, rival.value)})"
         )
     words += "."
-    if run.is_linear_probe:
-        words += " The model is the linear probe of its frozen features: there was no time for training."
+    if run.best_step == 0:
+        why = "no step of training was better on validation" if run.steps else "there was no time for training"
+        words += f" The model is the linear probe of its frozen features: {why}."
     words += f" Guessing gives {metric_text(metric, found.guess)}." if found.guess is not None else ""
     probe = run.probes["model"].metric(found.split) if "model" in run.probes else None
     if probe is not None and high < probe:

@@ -171,8 +171,8 @@ NOTHING_EXPLAINED = (
 )
 
 TOO_FEW_TO_EXPLAIN = (
-    "There are too few samples to be sure that any of these models explains your labels: the odds for none of them are "
-    "20 to 1, counted over all models and labels that were tried. Label more samples, or take the order as a guess."
+    "There are too few samples to be sure that any of these models explains your labels: no model reaches odds of 20 "
+    "to 1, counted over all models and labels that were tried. Label more samples, or take the order as a guess."
 )
 
 

@@ -272,8 +272,9 @@ def _is_data(path: Path) -> bool:
 
 
 def _has_class_folders(path: Path) -> bool:
-    """Whether at least two folders in it, or in its `train`, hold images themselves."""
-    from hubscout.tasks.images import EXTENSIONS
+    """Whether at least two folders in it, or in its `train`, hold images or sounds themselves."""
+    from hubscout.tasks.audio import is_sound_path
+    from hubscout.tasks.images import is_image_name
 
     home = path / "train" if (path / "train").is_dir() else path
     classes = 0
@@ -281,7 +282,7 @@ def _has_class_folders(path: Path) -> bool:
         if child.is_dir() and not child.is_symlink():
             with os.scandir(child) as entries:
                 names = [entry.name for entry, _ in zip(entries, range(20), strict=False)]
-            classes += any(Path(name).suffix.lower() in EXTENSIONS for name in names)
+            classes += any(is_image_name(name) or is_sound_path(name) for name in names)
         if classes >= 2:
             return True
     return False

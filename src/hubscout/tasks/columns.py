@@ -37,6 +37,7 @@ GROUP_NAMES = ("group", "patient", "subject", "person", "user", "customer", "ses
 """Columns of such a name, or with `_id` or `id` after it, say which rows come from one source."""
 # Never taken for a target: they number or name the rows.
 _NAMING_COLUMNS = frozenset({"id", "idx", "index", "guid", "uid", "file", "filename", "file_name", "path", "name", ""})
+_NAMING_COLUMNS |= {"__index_level_0__", "unnamed: 0"}  # the index of a data frame, as pandas writes it
 _LOOK_AT_ROWS = 200
 _WITHOUT_SPACES = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"

@@ -1,4 +1,4 @@
-"""Tasks out of image folders."""
+"""Tasks out of folders of images, or of sounds."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from pathlib import Path
 from hubscout.errors import TaskError, did_you_mean
 from hubscout.grouping import grouped
 from hubscout.tasks.assembly import assemble, opened_by
+from hubscout.tasks.audio import EXTENSIONS as SOUND_ENDINGS
+from hubscout.tasks.audio import Sounds
 from hubscout.tasks.images import EXTENSIONS, PLUG_INS, Images, is_image_name, readable_endings
-from hubscout.tasks.labels import encode_classes
+from hubscout.tasks.labels import encode_classes, sort_names
 from hubscout.tasks.splitting import canonical_split, split_in_name
 from hubscout.tasks.task import Split, Task
 
@@ -26,9 +28,10 @@ def from_image_folder(
 ) -> Task:
     """Image classification from a folder per class: `folder/CLASS/*.jpg`, or `folder/SPLIT/CLASS/*.jpg`.
 
-    A class folder may have folders of its own. A folder with nothing in it but one other folder of folders is seen
-    through, as archives often have it: `seg_train/seg_train/CLASS`. Images are read when they are asked for; opening
-    reads each file once, for the fingerprint.
+    A folder without an image, but with sounds, is one of sounds. A class folder may have folders of its own. A folder
+    with nothing in it but one other folder of folders is seen through, as archives often have it:
+    `seg_train/seg_train/CLASS`. Images are read when they are asked for; opening reads each file once, for the
+    fingerprint.
 
     Args:
         folder: the folder of the classes, or of the splits. Splits are recognised by their names (train, val, test and
@@ -62,29 +65,43 @@ def from_image_folder(
         split: [(path, one.name) for one in ones for path in walk(one, apart_from=real, unfollowed=unfollowed)]
         for split, ones in classes.items()
     }
+    every = {path.suffix.lower() for found in files.values() for path, _ in found}
+    are_sounds = not every & endings and bool(every & SOUND_ENDINGS)
+    endings = SOUND_ENDINGS if are_sounds else endings
     others = Counter(
         ending for found in files.values() for path, _ in found if (ending := path.suffix.lower()) not in endings
     )
     images = {split: [one for one in found if one[0].suffix.lower() in endings] for split, found in files.items()}
-    notes += _left_out(others)
+    left_out = _left_out(others, "a sound" if are_sounds else "an image")
+    notes += left_out
     if not any(images.values()):
-        raise TaskError(_nothing_found(root) + "".join(f" Also, {note}." for note in _left_out(others)))
-    names = sorted({name for found in images.values() for _, name in found})
+        raise TaskError(_nothing_found(root) + "".join(f" Also, {note}." for note in left_out))
+    names = sort_names(name for found in images.values() for _, name in found)
     if "train" in map(canonical_split, names) and all(map(canonical_split, names)):
         raise TaskError(
             f"{str(root)!r} is laid out by splits ({', '.join(map(repr, names))}), and there are no class folders in "
             "them: nothing says what the images show. Put the images of each class into a folder of its name inside "
             "the split, or give a table with a column of paths and a column of labels."
         )
+    inner = next((path.parent for path, name in images["train"] if path.parent.name != name), None)
+    if inner is not None:
+        outer = next(one for one in classes["train"] if one in inner.parents)
+        within = str(inner.relative_to(outer.parent))
+        notes.append(f"class folders have folders of their own: what is in {within!r} has the class {outer.name!r}")
     if unfollowed:
         notes.append(f"not followed, for they lead to folders that are read anyway: links such as {unfollowed[0]}")
-    target_names, targets = encode_classes({split: [name for _, name in found] for split, found in images.items()})
+    target_names, targets = encode_classes(
+        {split: [name for _, name in found] for split, found in images.items()}, names
+    )
     return assemble(
         name=name or root.name,
         kind="classification",
-        modality="image",
+        modality="audio" if are_sounds else "image",
         target_names=target_names,
-        splits={split: Split(Images([path for path, _ in images[split]]), targets[split]) for split in images},
+        splits={
+            split: Split((Sounds if are_sounds else Images)([path for path, _ in found]), targets[split])
+            for split, found in images.items()
+        },
         notes=notes,
         source=opened_by("from_image_folder", arguments, folder=str(root)),
         validation_size=validation_size,
@@ -172,7 +189,7 @@ def _visible_folders(folder: Path) -> list[Path]:
     )
 
 
-def _left_out(endings: Mapping[str, int]) -> list[str]:
+def _left_out(endings: Mapping[str, int], what: str) -> list[str]:
     """What is said of files that are not read, by their endings."""
     notes = [
         f"{count:,} {ending} {'file is' if count == 1 else 'files are'} left out: reading "
@@ -185,7 +202,9 @@ def _left_out(endings: Mapping[str, int]) -> list[str]:
         listed = ", ".join(ending or "no ending" for ending in sorted(others)[:5])
         count = sum(others.values())
         told = (
-            "file in the class folders is not an image" if count == 1 else "files in the class folders are not images"
+            f"file in the class folders is not {what}"
+            if count == 1
+            else f"files in the class folders are not {what.split()[1]}s"
         )
         notes.append(f"{count:,} {told} ({listed}); left out")
     return notes

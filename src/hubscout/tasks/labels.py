@@ -20,6 +20,7 @@ from hubscout.errors import TaskError
 
 SEPARATORS = (";", "|", ",")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+_WHOLE_WITH_ZEROS = re.compile(r"[+-]?[0-9]+(\.0*)?")
 # Whole numbers with more values than this, and none of them repeated often, are measured, not named.
 _MOST_NUMBERED_CLASSES = 100
 _MOST_NUMBERED_CLASSES_WITH_GAPS = 20
@@ -164,6 +165,8 @@ def encode_classes(
 ) -> tuple[tuple[str, ...], dict[str, np.ndarray]]:
     """Names and, for each part, ids into them.
 
+    Of labels that are all whole numbers, "5.0" is the class "5": a column with a gap is often written with decimals.
+
     >>> encode_classes({"train": [7, 2, 7]})
     (('2', '7'), {'train': array([1, 0, 1])})
     """
@@ -172,6 +175,11 @@ def encode_classes(
         part: [class_name(value, f" ({part}, row {row})") for row, value in enumerate(values)]
         for part, values in parts.items()
     }
+    known = {*(names or ())}
+    others = {name for values in named.values() for name in values} - known
+    if all(_WHOLE_WITH_ZEROS.fullmatch(name) for name in others):
+        whole = {name: name.partition(".")[0] for name in others}
+        named = {part: [whole.get(name, name) for name in values] for part, values in named.items()}
     chosen, places = _numbered((name for values in named.values() for name in values), names)
     return chosen, {part: _look_up(values, places, part) for part, values in named.items()}
 

@@ -91,7 +91,8 @@ def from_npz(
         notes=[f"array {inputs['train']!r} holds the inputs, {labels['train']!r} the labels"],
     )
     origin = opened_by("from_npz", arguments, source=str(path))
-    return replace(task, source={**origin, "fingerprint": task.fingerprint})
+    told = [note.replace('modality="image"', f"image={inputs['train']!r}") for note in task.notes]
+    return replace(task, source={**origin, "fingerprint": task.fingerprint}, notes=tuple(told))
 
 
 def is_npz_name(path: Path) -> bool:

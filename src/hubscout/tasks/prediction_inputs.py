@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 from hubscout.errors import TaskError
+from hubscout.tasks.audio import Sounds, is_sound_path
 from hubscout.tasks.columns import TAG_NAMES, TARGET_NAMES, Roles, as_columns, find_inputs, guess_targets, usual_name
 from hubscout.tasks.conll import is_conll_name, read_sentences
 from hubscout.tasks.image_folders import missing_path, walk
 from hubscout.tasks.images import Images, is_image_name
 from hubscout.tasks.kinds import Targets, TaskKind
-from hubscout.tasks.labels import is_missing
+from hubscout.tasks.labels import as_number, is_missing
 from hubscout.tasks.reading import Table, read_table, read_text, table_format
 from hubscout.tasks.sequences import Rows, join, take, unreadable_rows
 from hubscout.tasks.splitting import canonical_split
 from hubscout.tasks.table_rows import gather, inputs_of
 
 _TEXT_LIKE = frozenset({"text", "text-pair", "tokens"})
+_OF_FILES = {"image": (Images, is_image_name), "audio": (Sounds, is_sound_path)}
+"""What reads inputs that are a file each, and which files these are."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +50,19 @@ class Inputs:
 
 def check_paths(paths: Iterable[Path]) -> None:
     """Refuse what is not there; a text in the place of a file is told how it is given."""
-    for path in paths:
-        path = Path(os.path.expanduser(path))
+    for path, _ in map(_with_options, paths):
         if not path.exists():
             text = f" A text itself is given by --text {str(path)!r}." if " " in path.name else ""
             raise TaskError(missing_path(path.absolute()) + text)
+
+
+def _with_options(path: Path) -> tuple[Path, dict[str, str]]:
+    """A file, and how its text is read where that follows, as in `reviews.csv?encoding=cp1252`."""
+    whole = Path(os.path.expanduser(path))
+    plain, _, query = str(whole).partition("?")
+    options = dict(parse_qsl(query))
+    known = options and set(options) <= {"encoding", "delimiter"} and not whole.exists()
+    return (Path(plain), options) if known else (whole, {})
 
 
 @dataclass(frozen=True)
@@ -69,11 +81,16 @@ class Reader:
     image_root: Path | None = None
     """Where paths of images in a table start from; None for the folder of the table."""
 
+    @property
+    def file_modality(self) -> str | None:
+        """`image` or `audio`, whose inputs are a file each; None for a model that reads text."""
+        return next((modality for modality in _OF_FILES if modality in self.modalities), None)
+
     def read(self, paths: Sequence[Path]) -> Inputs:
         """Files and folders, one after another."""
         check_paths(paths)
         notes: list[str] = []
-        parts = [self._read(Path(os.path.expanduser(path)), notes) for path in paths]
+        parts = [self._read(*_with_options(path), notes) for path in paths]
         parts = [part for part in parts if len(part)]
         return Inputs(
             [name for part in parts for name in part.names],
@@ -82,19 +99,21 @@ class Reader:
             tuple(dict.fromkeys(notes)),
         )
 
-    def _read(self, path: Path, notes: list[str]) -> Inputs:
+    def _read(self, path: Path, options: Mapping[str, str], notes: list[str]) -> Inputs:
         if path.is_file() and table_format(path) is not None:
-            table = read_table(path)
+            table = read_table(path, **options)
             return self._read_table(replace(table, root=self.image_root or table.root), notes)
-        if "image" in self.modalities:
-            return self._read_images(path)
+        if self.file_modality is not None:
+            return self._read_files(path, *_OF_FILES[self.file_modality])
         if path.is_dir():
             raise TaskError(f"{str(path)!r} is a folder, and this model reads text: name the files in it.")
         if self.kind.rows_are_words and is_conll_name(path) and path.suffix != ".txt":
             sentences = read_sentences(path)
             words = [words for words, _ in sentences]
             return Inputs([" ".join(one) for one in words], words, [tags for _, tags in sentences])
-        return self.texts([line for line in read_text(path, "utf-8").splitlines() if line.strip()])
+        return self.texts(
+            [line for line in read_text(path, options.get("encoding", "utf-8")).splitlines() if line.strip()]
+        )
 
     def texts(self, lines: Sequence[str]) -> Inputs:
         """Texts; one with a tab in it is a pair of texts, for tagging a text is split into words at its blanks."""
@@ -104,21 +123,21 @@ class Reader:
             values = [tuple(line.split("\t", 1)) if "\t" in line else line for line in lines]
         return Inputs(lines, values, [None] * len(lines))
 
-    def _read_images(self, path: Path) -> Inputs:
+    def _read_files(self, path: Path, sequence: type[Images], is_one: Callable[[Path], bool]) -> Inputs:
         if path.is_file():
-            return Inputs([str(path)], Images([path]), [None])
-        files = [file for file in walk(path) if is_image_name(file)]
-        labels = [_class_folder(file.relative_to(path)) for file in files]
-        # Folders that are no classes of the model sort the images by something else.
-        known = self.kind.classes_of_samples and all(label in self.target_names for label in labels)
-        return Inputs([str(file) for file in files], Images(files), labels if known else [None] * len(files))
+            return Inputs([str(path)], sequence([path]), [None])
+        files = [file for file in walk(path) if is_one(file)]
+        labels = [_class_folder(file.relative_to(path), self.target_names) for file in files]
+        # Folders that are no classes of the model sort the files by something else.
+        known = self.kind.classes_of_samples and None not in labels
+        return Inputs([str(file) for file in files], sequence(files), labels if known else [None] * len(files))
 
     def _read_table(self, table: Table, notes: list[str]) -> Inputs:
         targets = self._target_columns(table)
         columns = dict(self.columns)
         free = [name for name in table.columns if name not in targets]
         if len(free) == 1 and not any(columns.values()):
-            columns["image" if "image" in self.modalities else self.kind.text_role] = free
+            columns[self.file_modality or self.kind.text_role] = free
         modality, inputs = find_inputs(table, columns, taken={*targets}, notes=notes)
         fits = (modality == "tokens") == self.kind.rows_are_words if modality in _TEXT_LIKE else True
         if modality not in self.modalities or not fits:
@@ -163,16 +182,22 @@ class Reader:
             return ()
         try:
             (name,) = guess_targets(table, modality, taken={*inputs})
+            present = [value for value in table.columns[name] if not self._is_no_label(value)]
+            self.kind.encode({table.origin: present}, self.target_names)
         except TaskError:
             return ()
-        known = {*self.target_names}
-        fits = all(self._is_no_label(value) or str(value).strip() in known for value in table.columns[name])
-        return (name,) if fits else ()
+        return (name,)
 
     def _is_no_label(self, value: Any) -> bool:
         # The mark of benchmarks for a label that is not given away.
         marked = self.kind.classes_of_samples and str(value).strip() == "-1" and "-1" not in self.target_names
         return marked or is_missing(value)
+
+    def named(self, label: Any) -> Any:
+        """A label as predictions are told: of 0/1 columns, the names of those that have a 1."""
+        if not (self.kind.has_label_sets and isinstance(label, tuple)):
+            return label
+        return [name for name, value in zip(self.target_names, label, strict=True) if as_number(value)]
 
     def encode(self, inputs: Inputs) -> Targets:
         """The labels of inputs that all have one as targets of the model; an error where they are not its targets."""
@@ -184,16 +209,16 @@ class Reader:
         return targets
 
 
-def _class_folder(path: Path) -> str | None:
-    """The class of `CLASS/IMAGE` or `SPLIT/CLASS/IMAGE`."""
+def _class_folder(path: Path, classes: Sequence[str]) -> str | None:
+    """The class of `CLASS/IMAGE`, with or without folders such as `SPLIT` around it."""
     folders = path.parts[:-1]
     if len(folders) > 1 and canonical_split(folders[0]) is not None:
         folders = folders[1:]
-    return folders[0] if folders else None
+    return next((folder for folder in folders if folder in classes), None)
 
 
 def _names(table: Table, modality: str, column: Sequence[Any], values: Sequence[Any]) -> list[str]:
-    if modality == "image":
+    if modality in _OF_FILES:
         return [
             str(column[row]) if isinstance(column[row], str) else f"{table.origin}, row {row + 1}"
             for row in range(table.length)

@@ -116,8 +116,6 @@ def tuning_answer(run: Run) -> Section:
     if single is not None and measured:
         time = [("Time", human_seconds(single.seconds), counted(single.steps, "step"))] if single.seconds else []
         parts.append(definitions([*result_facts(single), *time]))
-    if single is not None and single.best_step == 0 and single.steps:
-        warnings.append("No step of training was better on validation than the linear probe: this model is the probe.")
     parts += [tag("p", warning, class_="caveat") for warning in warnings]
     if single is not None and measured and (command := _next_command(run, single)):
         parts.append(copyable(command, "Run next"))
