@@ -15,6 +15,7 @@ from hubscout.features import FeatureCache, extract, extractor
 from hubscout.features.precision import Precision, pick_precision
 from hubscout.runs.events import Message
 from hubscout.tasks import Task
+from hubscout.tasks.kinds import kind_of
 from hubscout.tuning import tune
 from hubscout.tuning.frozen_features import FrozenFeatures
 
@@ -125,3 +126,32 @@ def test_where_time_is_short_networks_are_not_exported_but_what_an_export_has_le
         path.name for path in tmp_path.glob("*perceptron-1*graph*")
     }
     assert FrozenFeatures(task, "cpu", cache, hurried=True).knows(other)
+
+
+@pytest.mark.parametrize("kind", ["classification", "multilabel", "regression"])
+def test_posteriors_of_few_rows_are_those_of_their_sums(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """n × n in place of D × D, for the whole and for each fold."""
+    generator = np.random.default_rng(0)
+    inputs = generator.standard_normal((24, 100)).astype(np.float32)
+    labels = {
+        "classification": generator.integers(3, size=24),
+        "multilabel": generator.integers(2, size=(24, 3)),
+        "regression": generator.standard_normal((24, 2)),
+    }[kind]
+    task, model = Task.from_arrays(inputs, labels, kind=kind), perceptron(0, inputs=100, width=100)
+    asked = []
+
+    def counted(*arguments: object, **options: object) -> object:
+        asked.append(arguments)
+        return maximize_evidence(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("hubscout.tuning.frozen_features.maximize_evidence", counted)
+    found = FrozenFeatures(task, "cpu")
+    few, crossed = found.posterior(model), found.crossed_heads(model, 3)
+    assert not asked
+    sums = found._extraction(model).statistics[""]
+    np.testing.assert_allclose(few.weights, maximize_evidence(sums, jackknife="none").weights, atol=1e-9)
+    first = crossed.fold == 0
+    values = kind_of(kind).rows_of(task.train.targets)
+    rest = Statistics(kind, task.target_names).update(found.features(model)[~first], values[~first])
+    np.testing.assert_allclose(crossed.weights[0], maximize_evidence(rest, center=True).weights, atol=1e-9)

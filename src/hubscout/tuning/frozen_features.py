@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import copy
+import functools
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from operator import add, call
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hubscout.errors import EvidenceWarning
-from hubscout.evidence import Evidence, Statistics, maximize_evidence
+from hubscout.evidence import Evidence, Statistics, logme, maximize_evidence
 from hubscout.features import Extraction, ExtractionOptions, extract
 from hubscout.features.extraction import is_cached
 from hubscout.grouping import stratified_folds
@@ -106,10 +106,9 @@ class FrozenFeatures:
         well are large themselves, and tuning against them diverges.
         """
         if id(backbone) not in self._posteriors:
-            statistics = self._extraction(backbone).statistics[""]
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", EvidenceWarning)  # of a score, and here the weights are asked for
-                self._posteriors[id(backbone)] = maximize_evidence(statistics, jackknife="none")
+            everyone = np.ones(len(self.features(backbone)), dtype=bool)
+            found = self._fit(backbone, everyone, lambda: self._extraction(backbone).statistics[""])
+            self._posteriors[id(backbone)] = found
         return self._posteriors[id(backbone)]
 
     def crossed_heads(self, backbone: Backbone, folds: int) -> CrossedHeads:
@@ -152,19 +151,39 @@ class FrozenFeatures:
         samples = kind.sample_of_row(targets)
         fold = fold if samples is None else fold[samples]
         features, values = self.features(backbone), kind.rows_of(targets)
-        sums = [
-            Statistics(kind.row_kind, self.task.target_names).update(features[fold == k], values[fold == k])
-            for k in range(folds)
-        ]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", EvidenceWarning)
-            fitted = [
-                maximize_evidence(reduce(add, sums[:k] + sums[k + 1 :]), center=True, jackknife="none")
-                for k in range(folds)
-            ]
+
+        @functools.cache
+        def sums(k: int) -> Statistics:
+            return Statistics(kind.row_kind, self.task.target_names).update(features[fold == k], values[fold == k])
+
+        def without(k: int) -> Statistics:
+            return functools.reduce(add, [sums(other) for other in range(folds) if other != k])
+
+        fitted = [self._fit(backbone, fold != k, functools.partial(without, k), center=True) for k in range(folds)]
         return CrossedHeads(
             fold, np.stack([one.weights for one in fitted]), np.stack([one.intercept for one in fitted])
         )
+
+    def _fit(
+        self, backbone: Backbone, chosen: np.ndarray, sums: Callable[[], Statistics], *, center: bool | None = None
+    ) -> Evidence:
+        """The posterior of the chosen rows: from them where they are few, n × n in place of D × D, else from sums."""
+        features, kind, names = self.features(backbone), kind_of(self.task.kind), self.task.target_names
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", EvidenceWarning)  # of a score, and here the weights are asked for
+            if 2 * chosen.sum() > features.shape[1]:
+                return maximize_evidence(sums(), center=center, jackknife="none")
+            values = kind.rows_of(self.task.train.targets)[chosen]
+            classes = range(len(names)) if kind.row_kind == "classification" else None
+            return logme(
+                features[chosen],
+                values,
+                kind=kind.row_kind,
+                classes=classes,
+                target_names=names,
+                center=center,
+                jackknife="none",
+            )
 
     def knows(self, backbone: Backbone) -> bool:
         """Whether the features of the train split are here or in the cache."""
