@@ -401,3 +401,26 @@ def test_columns_of_labels_are_told_by_the_names_of_those_that_apply(tmp_path: P
     found = reader.read([tmp_path / "new.csv"])
     assert [reader.named(label) for label in found.labels] == [["dog"], ["cat", "dog", "big"], []]
     assert reader.encode(found).tolist() == [[0, 1, 0], [1, 1, 1], [0, 0, 0]]
+
+
+def test_several_labels_are_told_with_their_probabilities(hubscout: Callable[..., Any], tmp_path: Path) -> None:
+    texts = ["a good film", "a bad film", "a good book", "the book"] * 6
+    split = Split(texts, np.array([["good" in text, "bad" in text, "book" in text] for text in texts], dtype=int))
+    splits = {name: split for name in ("train", "validation", "test")}
+    task = Task("opinions", "multilabel", "text", ("praise", "blame", "book"), splits, "several")
+    options = {**QUICK, "epochs": 20, "learning_rate": 1e-2}
+    tuned = tune(task, save_bert(tmp_path / "bert"), method="fine-tune", **options)
+    model, table = tuned.save(tmp_path / "model"), tmp_path / "new.csv"
+    table.write_text("text\na good book\na bad film\n")
+    result = hubscout("predict", model, table, "--json", "--out", tmp_path / "found.csv")
+    assert result.exit_code == 0, result.output
+    both, one = json.loads(result.stdout)
+    assert both["prediction"] == ["praise", "book"]
+    expected = tuned.predict(["a good book", "a bad film"]).values
+    assert both["probabilities"]["book"] == pytest.approx(expected[0, 2], abs=1e-5)
+    assert max(one["probabilities"], key=one["probabilities"].get) == "blame"
+    written = list(csv.DictReader((tmp_path / "found.csv").open()))
+    assert [float(share) for share in written[0]["probability"].split(";")] == pytest.approx(
+        [both["probabilities"][label] for label in both["prediction"]]
+    )
+    assert float(written[1]["probability"]) == one["probabilities"]["blame"]

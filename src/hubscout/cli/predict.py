@@ -222,9 +222,10 @@ def _on_a_line(text: str) -> str:
 def _shown(record: dict[str, Any]) -> str:
     if "error" in record:
         return "not read"  # why stands above the table
-    if "probabilities" in record:
-        return ", ".join(f"{label} {share:.3f}" for label, share in record["probabilities"].items())
     value = record["prediction"]
+    if "probabilities" in record:
+        shares = ", ".join(f"{label} {share:.3f}" for label, share in record["probabilities"].items())
+        return shares if value else f"none ({shares})"
     if isinstance(value, dict):
         return ", ".join(f"{name} {number:.4g}" for name, number in value.items())
     return " ".join(value) if isinstance(value, list) else str(value)
@@ -245,10 +246,10 @@ def _write(out: Path, records: list[dict[str, Any]], tuned: Tuned) -> None:
 
 
 def _flat(record: dict[str, Any], separator: str) -> dict[str, Any]:
-    row = dict(record)
+    row, value = dict(record), record.get("prediction")
     if "probabilities" in record:
-        row["probability"] = record["probabilities"][record["prediction"]]
-    value = record.get("prediction")
+        shares = [record["probabilities"][label] for label in ([value] if isinstance(value, str) else value)]
+        row["probability"] = separator.join(map(str, shares)) if len(shares) != 1 else shares[0]
     if isinstance(value, dict):
         row |= value
     elif isinstance(value, list):

@@ -26,7 +26,7 @@ _MOST_RUNS = 50
 _AGREEING, _AGREED = 3, 1.02
 """When so many of the shortest runs differ by so little, more would not be shorter."""
 _MOST_SECONDS = 0.5
-_LONGEST = 5.0
+_LONGEST = 1.0
 """Seconds after which a network that is so slow is not waited for any more."""
 _UNEVEN = 1.5
 """Median over minimum, from where on the runs differ by more than the network does."""
@@ -47,7 +47,7 @@ def measure_latency(backbone: Backbone, sample: Any, *, device: str = "cpu") -> 
     """The shortest forward pass of one prepared `sample`, after one to warm up.
 
     Preparation of the sample is not counted. Goes on until the three shortest differ by less than 2%, or for half a
-    second, but five runs at least unless they take five seconds. Where other threads have work at the same time, five
+    second, but five runs at least unless they take a second. Where other threads have work at the same time, five
     must do: they do not become shorter before that is done.
     """
     import torch

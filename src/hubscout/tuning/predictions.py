@@ -81,19 +81,19 @@ class Predictions:
         """One plain dictionary per input.
 
         Args:
-            top: for classes, how many of the most probable ones are told with their probabilities.
+            top: how many of the most probable classes are told with their probabilities; of several labels, all that
+                are predicted, and so many at least.
 
         Returns:
-            Dictionaries with `prediction`, and `probabilities` for classes.
+            Dictionaries with `prediction`, and `probabilities` for classes and labels.
 
         """
-        if not kind_of(self.kind).classes_of_samples:
-            return [{"prediction": label} for label in self.labels]
-        order = np.argsort(-self.values, axis=1)[:, :top]
-        return [
-            {
-                "prediction": self.target_names[chosen[0]],
-                "probabilities": {self.target_names[c]: round(float(row[c]), 6) for c in chosen},
-            }
-            for row, chosen in zip(self.values, order, strict=True)
-        ]
+        kind, labels = kind_of(self.kind), self.labels
+        if not kind.classes_of_samples and not kind.has_label_sets:
+            return [{"prediction": label} for label in labels]
+        found = []
+        for row, order, label in zip(self.values, np.argsort(-self.values, axis=1), labels, strict=True):
+            told = order[: max(top, len(label)) if kind.has_label_sets else top]
+            shares = {self.target_names[c]: round(float(row[c]), 6) for c in told}
+            found.append({"prediction": label, "probabilities": shares})
+        return found
