@@ -28,6 +28,8 @@ def test_select(hubscout: Run, run_folder: Path, zoo: str) -> None:
     assert none.exit_code == 2
     assert "keeps these limits" in none.stderr
     assert hubscout("select", run_folder / "nothing").exit_code == 1
+    many = hubscout("select", run_folder, "-k", "50", "--json")
+    assert f"no more than {len(json.loads(many.stdout)['teachers'])} models" in many.stderr
 
 
 def test_select_reads_a_cache_behind_a_url(

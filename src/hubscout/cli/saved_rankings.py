@@ -63,6 +63,8 @@ def select(
         raise InputError(f"None of the {len(ranking)} ranked models keeps these limits.")
     with display(bounded.identifiers if method == "joint" else (), quiet=output.quiet or method != "joint") as observer:
         teachers = select_teachers(bounded, k, method, cache=cache, device=device, observer=observer)
+    if len(teachers.steps) < k:
+        output.say(f"-k {k}: the ranking has no more than {len(bounded)} models to choose from.")
     record = {"method": teachers.method, "n": teachers.n, "teachers": [asdict(step) for step in teachers.steps]}
     score = "score" if teachers.method == "top" else "joint LogME"
     rows = [
