@@ -406,7 +406,7 @@ def test_columns_of_labels_are_told_by_the_names_of_those_that_apply(tmp_path: P
 def test_several_labels_are_told_with_their_probabilities(hubscout: Callable[..., Any], tmp_path: Path) -> None:
     texts = ["a good film", "a bad film", "a good book", "the book"] * 6
     split = Split(texts, np.array([["good" in text, "bad" in text, "book" in text] for text in texts], dtype=int))
-    splits = {name: split for name in ("train", "validation", "test")}
+    splits = dict.fromkeys(("train", "validation", "test"), split)
     task = Task("opinions", "multilabel", "text", ("praise", "blame", "book"), splits, "several")
     options = {**QUICK, "epochs": 20, "learning_rate": 1e-2}
     tuned = tune(task, save_bert(tmp_path / "bert"), method="fine-tune", **options)

@@ -11,7 +11,14 @@ def main() -> None:
     """Run the command line; the entry point of `hubscout` and `python -m hubscout`."""
     import atexit
     import gc
+    import os
     import time
+
+    # Where threads of torch wait for each other they spin, by default for milliseconds, a hundred times in a pass. While
+    # other work has a core, the thread that is waited for cannot have that of the one that spins, and a pass takes many
+    # times as long (benchmarks/busy_cores.py). GNU's OpenMP reads this when torch is imported.
+    if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
+        os.environ["GOMP_SPINCOUNT"] = "3000"
 
     # Last of all, when the process ends: no search for garbage among the objects of torch, which takes a second.
     atexit.register(gc.freeze)
