@@ -86,6 +86,11 @@ def test_a_run_that_its_time_cut_short_is_over_and_says_how_many_steps_it_made(t
     assert run().steps == first.steps
 
 
+def test_a_run_of_one_step_is_over_as_well(tmp_path):
+    first, again = (tune(make_task(), slow(0.5), budget=1, out=tmp_path, **OPTIONS) for _ in range(2))
+    assert again.steps == first.steps == 1
+
+
 def test_the_last_fifth_of_the_steps_has_a_falling_rate():
     rates = {}
 
