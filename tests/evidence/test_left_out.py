@@ -1,5 +1,6 @@
 """Left-out predictions in closed form, against models that are fitted again without each sample."""
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -75,6 +76,18 @@ def test_rows_that_belong_together_are_left_out_together(n: int, dim: int, offse
     found = left_out_predictions(evidence, features, targets, groups)
     oracle = refitted(features - offset, targets, evidence.over_base_rates.ratio, groups)
     np.testing.assert_allclose(found, oracle, rtol=1e-4, atol=1e-5)
+
+
+def test_groups_of_many_targets_take_little_memory() -> None:
+    generator = np.random.default_rng(0)
+    ids = np.arange(900) % 50
+    features = generator.normal(size=(900, 400)) + 2 * generator.normal(size=(50, 400))[ids]
+    evidence, targets = logme(features, ids), np.eye(50)[ids]
+    tracemalloc.start()
+    left_out_predictions(evidence, features[:80], targets[:80], np.arange(80) // 40)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 8 * 50 * 40 * 400  # bytes of targets × rows of a group × directions
 
 
 def test_numbers_and_some_of_the_rows() -> None:

@@ -7,12 +7,12 @@ import pytest
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeCV
 from sklearn.metrics import average_precision_score, r2_score
 from sklearn.model_selection import LeaveOneOut, PredefinedSplit, StratifiedKFold, cross_val_predict
-from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor, NearestNeighbors
 from sklearn.pipeline import make_pipeline
 
 from hubscout.errors import InputError
 from hubscout.grouping import stratified_folds
-from hubscout.metrics import score
+from hubscout.metrics import held_out, score
 from hubscout.metrics.held_out import inverse_strengths, knn, linear_probe
 
 
@@ -149,6 +149,23 @@ def test_neighbours_are_of_other_groups(distance, data):
         right += list(model.predict(data.features[own]) == data.classes[own])
     found = knn(data.features, data.classes, neighbours=1, distance=distance, groups=groups)
     assert found.value == pytest.approx(np.mean(right))
+
+
+def test_neighbours_of_a_large_group_are_looked_at_in_parts(data, monkeypatch):
+    groups = np.arange(90) // 60
+    whole = knn(data.features, data.classes, groups=groups)
+    monkeypatch.setattr(held_out, "_NUMBERS_AT_ONCE", 200)
+    asked = []
+    kneighbors = NearestNeighbors.kneighbors
+
+    def counted(index, X, **options):
+        asked.append(len(X))
+        return kneighbors(index, X, **options)
+
+    monkeypatch.setattr(NearestNeighbors, "kneighbors", counted)
+    assert knn(data.features, data.classes, groups=groups) == whole
+    assert max(asked) == 3
+    assert sum(asked) == 90
 
 
 @pytest.mark.parametrize("metric", [knn, linear_probe])

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
+from hubscout.errors import TaskError
 from hubscout.racing.held_out_samples import for_race, other_fold
 from hubscout.tasks import Task
 
@@ -33,3 +35,13 @@ def test_groups_are_not_divided_by_a_race(task: Task) -> None:
         assert fold.validation.groups is not None
         assert not set(fold.train.groups) & set(fold.validation.groups)
         assert 0.1 < len(fold.validation) / len(groups) < 0.3
+
+
+@pytest.mark.parametrize(
+    ("labels", "groups", "why"),
+    [([0, 1] * 30, [0] * 60, "groups are too large or too few"), (range(60), None, "every class has a single sample")],
+)
+def test_a_race_of_which_nothing_can_be_held_out_is_refused(labels: list[int], groups: list[int], why: str) -> None:
+    task = Task.from_arrays(np.random.default_rng(0).normal(size=(60, 3)), list(map(str, labels)), groups=groups)
+    with pytest.raises(TaskError, match=why):
+        for_race(task)

@@ -326,3 +326,15 @@ def test_tied_finalists_are_judged_on_all_folds_and_the_race_goes_on_after_a_sto
     (tmp_path / "cut" / "race.jsonl").write_text("".join(json.dumps(line) + "\n" for line in kept))
     again = race(task, models, out=tmp_path / "cut", folds=3, learning_rate=0.05, **QUICK)
     assert again.winner == found.winner
+
+
+def test_a_fold_that_no_group_is_left_for_does_not_count(task: Task, networks: Path) -> None:
+    models = names(networks, "width=32", "width=33&seed=1")
+    inputs, labels, groups = np.asarray(task.train.inputs), task.train.targets, np.arange(len(task.train)) % 3
+    grouped = Task.from_arrays(inputs, labels, groups=groups, test_size=0)
+    found = race(grouped, models, folds=3, learning_rate=0.05, **QUICK)
+    pooled = [look for look in found.looks if look.rung == len(found.told.rungs)]
+    assert sorted(found.told.folds) == [1]
+    assert pooled
+    assert all(look.metric is not None and np.isfinite(look.metric) for look in pooled)
+    assert "there are too few groups for more than 2 folds" in found.notes

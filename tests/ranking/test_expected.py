@@ -298,6 +298,15 @@ def test_groups_that_are_too_large_are_not_left_out(monkeypatch: pytest.MonkeyPa
         assert any("no expected result" in note for note in row.notes)
 
 
+def test_an_interval_over_two_groups_does_not_end_above_what_can_be() -> None:
+    inputs = np.random.default_rng(0).normal(size=(90, 4))
+    task = Task.from_arrays(
+        inputs, inputs[:, 0] + 0.1 * inputs[:, 1] ** 2, groups=np.arange(90) // 45, kind="regression"
+    )
+    (expected,) = rank(task, [Linear(4)], cache=False).best.expected
+    assert expected.low < expected.value < expected.high == 1.0
+
+
 def test_words_of_a_group_are_predicted_from_other_groups() -> None:
     tags = make_tags()
     groups = np.arange(len(tags.train)) // 4

@@ -7,8 +7,10 @@ import torch
 from tuning_networks import perceptron, weights_of
 
 from hubscout.errors import CheckpointError
-from hubscout.tuning import tune
+from hubscout.runs.events import silent
+from hubscout.tuning import TuningArguments, tune
 from hubscout.tuning.checkpoints import Checkpoints
+from hubscout.tuning.single_run import SingleRun
 
 OPTIONS = {"epochs": 3, "batch_size": 16, "method": "fine-tune", "keep_checkpoints": 3}
 
@@ -102,3 +104,13 @@ def test_a_ctrl_c_while_a_checkpoint_is_written_is_no_error_of_the_file(tmp_path
     assert path is not None
     assert not damaged
     assert torch.equal(checkpoints.read(path)["network"]["weight"], torch.ones(1000))
+
+
+def test_a_process_that_finds_the_folder_empty_hears_of_checkpoints_from_the_main_one(task, tmp_path):
+    """Which may have set the last one aside by then: who does not ask waits for the others at another place."""
+    arguments = TuningArguments.of(epochs=1, batch_size=16).settled(task.modality, task.kind)
+    run = SingleRun(task, perceptron(0), (), "fine-tune", arguments, tmp_path, None, silent)
+    run.shared = lambda function: (None, [tmp_path / "step-00000006.damaged"])
+    run.begin(resume=True)
+    assert not run.resumed
+    assert any("step-00000006.damaged is damaged" in note for note in run.notes)

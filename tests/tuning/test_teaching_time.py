@@ -142,6 +142,17 @@ def test_a_resumed_run_does_not_ask_for_the_same_views_again(tmp_path):
     assert CLOCK.now - 1000 < 1.1 * BUDGET
 
 
+def test_views_that_a_power_cut_has_emptied_are_asked_for_again(tmp_path):
+    options = {**OPTIONS, "learning_rate": 1e-3, "teacher_targets": "views", "out": tmp_path}
+    task, model, teacher = image_task(96), heavy_on_images(0.01), heavy_on_images(0.02, 1)
+    with pytest.raises(Killed):
+        tune(task, model, [teacher], observer=kill_after(20), **options)
+    (kept,) = tmp_path.rglob("views.npy")
+    kept.write_bytes(b"")
+    resumed = tune(task, model, [teacher], **options)
+    assert any("cached for 2 views of each sample." in note for note in resumed.notes)
+
+
 def test_a_resumed_run_takes_its_head_from_the_checkpoint(tmp_path):
     """Fitting it anew would be a pass over the train samples, for nothing."""
     told = []

@@ -15,6 +15,7 @@ from hubscout.errors import InputError
 from hubscout.runs.events import Event, Finished, Message, Progress, Validated
 from hubscout.tasks.task_metrics import Outcome
 from hubscout.tuning import TuningArguments, tune
+from hubscout.tuning.divergence import LossWatch
 
 OPTIONS = {"batch_size": 16, "method": "fine-tune", "learning_rate": 1e-3, "bootstrap_resamples": 10, "workers": 0}
 
@@ -59,6 +60,20 @@ def test_a_resumed_run_counts_the_time_that_was_spent(tmp_path):
     assert finished.steps == resumed.steps
 
 
+def test_a_resumed_run_that_diverges_does_not_have_its_budget_anew(tmp_path, monkeypatch):
+    def killer(event):
+        if isinstance(event, Validated) and CLOCK.now - 1000 > 2.5:
+            raise Killed
+
+    with pytest.raises(Killed):
+        tune(make_task(), slow(0.01), budget=4, out=tmp_path, observer=killer, **OPTIONS)
+    began, wrong = CLOCK.now, iter(["it went wrong"])
+    monkeypatch.setattr(LossWatch, "exploded", lambda watch, steps: next(wrong, ""))
+    tuned = tune(make_task(), slow(0.01), budget=4, out=tmp_path, **OPTIONS)
+    assert any("restarts with" in note for note in tuned.notes)
+    assert CLOCK.now - began < 2.0
+
+
 def test_a_run_that_its_time_cut_short_is_over_and_says_how_many_steps_it_made(tmp_path):
     def run():
         return tune(make_task(n=480), slow(0.01, 0.05, after=380), budget=4, out=tmp_path, **OPTIONS)
@@ -69,6 +84,11 @@ def test_a_run_that_its_time_cut_short_is_over_and_says_how_many_steps_it_made(t
     (made,) = [note for note in first.notes if "were made" in note]
     assert made.startswith(f"{first.steps} steps ({first.steps / 30:.3g} epochs)")
     assert run().steps == first.steps
+
+
+def test_a_run_of_one_step_is_over_as_well(tmp_path):
+    first, again = (tune(make_task(), slow(0.5), budget=1, out=tmp_path, **OPTIONS) for _ in range(2))
+    assert again.steps == first.steps == 1
 
 
 def test_the_last_fifth_of_the_steps_has_a_falling_rate():

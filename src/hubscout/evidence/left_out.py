@@ -22,6 +22,8 @@ from hubscout.evidence.checks import check_features
 from hubscout.evidence.evidence import Evidence
 from hubscout.evidence.spectrum import kept
 
+NUMBERS_AT_ONCE = 1 << 18
+"""Of targets × rows of a group × directions: 2 MB, which a processor has at hand."""
 SPARE = 1e-9
 """What must be left of (K⁻¹)_ii, as a share, for the other rows to say anything of this one."""
 
@@ -84,7 +86,9 @@ def left_out_predictions(
         if groups is not None:
             # As (targets, rows of the group, rows of the group).
             unit = to_device_of(np.eye(int(left.shape[0])), values)
-            inner = (left[None, :, :] * shrunk[:, None, :]) @ left.T
+            at_once = max(NUMBERS_AT_ONCE // (left.shape[0] * left.shape[1]), 1)
+            some = (shrunk[start : start + at_once, None, :] for start in range(0, len(shrunk), at_once))
+            inner = xp.concatenate([(left[None, :, :] * one) @ left.T for one in some])
             if not full:
                 inner = inner + xp.where(beside & beside.T, unit - left @ left.T, 0 * unit)
             inner = inner - one.T[:, :, None] * one.T[:, None, :] / level[:, None, None]

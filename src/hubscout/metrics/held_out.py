@@ -14,6 +14,8 @@ from hubscout.metrics import inputs
 from hubscout.metrics.metric_registry import KINDS, Score, metric
 from hubscout.metrics.softmax_head import principal_axes
 
+_NUMBERS_AT_ONCE = 1 << 22
+"""Neighbours that are looked at together: each row has as many as the largest group has rows, and more."""
 _FIRST_EXPONENTS = (0.0, -2.0, 2.0, -1.0, 1.0, -3.0, 3.0, -4.0, 4.0)
 
 
@@ -174,10 +176,10 @@ def _ridge_by_fold(rows: np.ndarray, columns: np.ndarray, strengths: np.ndarray,
     predicted = [np.empty(columns.shape) for _ in strengths]
     for train, test in _splits(fold):
         centre, means = rows[train].mean(axis=0), columns[train].mean(axis=0)
-        left, values, right = np.linalg.svd(rows[train] - centre, full_matrices=False)
-        projected, seen = left.T @ (columns[train] - means), (rows[test] - centre) @ right.T
+        axes = principal_axes(rows[train] - centre)
+        projected, seen = axes.rows.T @ (columns[train] - means), (rows[test] - centre) @ axes.directions
         for each, strength in zip(predicted, strengths, strict=True):
-            each[test] = means + seen @ ((values / (values**2 + 1.0 / strength))[:, None] * projected)
+            each[test] = means + seen @ (projected / (axes.squares + 1.0 / strength)[:, None])
     return predicted
 
 
@@ -300,10 +302,13 @@ def _others(features: np.ndarray, neighbours: int, distance: str, groups: np.nda
         # The fast distances are differences of large numbers when the mean is far from the origin.
         features = features - features.mean(axis=0)
     index = NearestNeighbors(n_neighbors=k + largest, metric=distance, algorithm="brute").fit(features)
-    found = index.kneighbors(return_distance=False, X=features)
-    # A sample is not always its own first neighbour: duplicates tie with it, and may push it off the list.
-    own = groups[found] == groups[:, None]
-    return np.take_along_axis(found, np.argsort(own, axis=1, kind="stable")[:, :k], axis=1)
+    result, size = np.empty((n, k), dtype=np.int64), max(_NUMBERS_AT_ONCE // (k + largest), 1)
+    for part in (slice(start, start + size) for start in range(0, n, size)):
+        found = index.kneighbors(return_distance=False, X=features[part])
+        # A sample is not always its own first neighbour: duplicates tie with it, and may push it off the list.
+        own = groups[found] == groups[part, None]
+        result[part] = np.take_along_axis(found, np.argsort(own, axis=1, kind="stable")[:, :k], axis=1)
+    return result
 
 
 def _vote(votes: np.ndarray) -> np.ndarray:

@@ -19,6 +19,7 @@ from hubscout.racing.rungs import Pace, Rung, work_after
 from hubscout.ranking.jobs import TaskReference
 from hubscout.runs.race_display import called
 from hubscout.runs.run_folder import RACE_WINNER
+from hubscout.runs.texts import counted
 from hubscout.tuning.trials import trial_job
 
 
@@ -92,6 +93,9 @@ class Contest:
         told = {look.arm: {0: look} for look in here if look.arm in chosen}
         for fold in range(1, plan.folds):
             task = other_fold(plan.task, fold, plan.asked.seed)
+            if not len(task.validation):
+                plan.notes.append(f"there are too few groups for more than {counted(fold, 'fold')}")
+                break
             looks = list(self.climb(chosen, rung, fold=fold, task=TaskReference.of(task, plan.engine)))
             self._tell_missed(rung, len(chosen), len(looks))
             for look in looks:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hubscout.errors import TaskError
 from hubscout.tasks import Split, Task
 from hubscout.tasks.kinds import kind_of
 from hubscout.tasks.sequences import Chained, derived_fingerprint
@@ -28,6 +29,9 @@ def for_race(task: Task, seed: int = 0) -> Task:
     train, validation, notes = task.train, task.validation, []
     if missing:
         stay, taken = split_off(kind_of(task.kind).strata(task.train.targets), missing, seed, task.train.groups)
+        if not len(task.validation) and not len(taken):
+            why = "every class has a single sample" if task.train.groups is None else "groups are too large or too few"
+            raise TaskError(f"{task.name}: {why}, so none is held out to judge a race by. Give a validation split.")
         train, validation = task.train.take(stay), joined_splits(task.validation, task.train.take(taken))
         notes = [f"race: {len(validation):,} samples are held out to judge by, {len(taken):,} of them taken from train"]
     order = np.random.default_rng(seed).permutation(len(validation))

@@ -148,6 +148,7 @@ def race(
     limits: dict[str, Any] = {"max_params": max_params, "max_flops": max_flops, "max_latency": max_latency}
     check_limits(**limits)
     opened = open_task(task)
+    divided = for_race(opened, seed)
     if deploy is not None:
         _check_deployable(deploy, opened)
     candidates = find_candidates(models, opened.modality, device)  # they hold what is in memory until the race is over
@@ -193,9 +194,7 @@ def race(
         runner = stack.enter_context(running_engine(engine, engine_options))
         if overwrite:
             clear(folder)
-        split = read_through(
-            for_race(opened, seed), skip_bad=skip_bad, observer=heard, data_in_memory=arguments.data_in_memory
-        )
+        split = read_through(divided, skip_bad=skip_bad, observer=heard, data_in_memory=arguments.data_in_memory)
         evidence, notes = with_prior(allowed, opened, arguments, use=prior)
         missed = sum(one.error == BUDGET_SPENT for one in ranking.failures)
         if missed:

@@ -83,9 +83,8 @@ def left_out(evidence: Evidence, kept: KeptRows, task: Task) -> LeftOut | None:
             error = float(_standard_error(np.array([part[name] for part in without])))
             reach = _times(len(without)) * max(error, FEWEST_ERRORS / count)
             low, high = value - reach, value + reach
-        if name != "r2":  # which may be below 0; all others are shares
-            low, high = max(low, 0.0), min(high, 1.0)
-        found.append(Expected(metric=name, value=value, low=low, high=high, guess=guesses[name]))
+        low = low if name == "r2" else max(low, 0.0)  # which may be below 0; all others are shares
+        found.append(Expected(metric=name, value=value, low=low, high=min(high, 1.0), guess=guesses[name]))
     return LeftOut(tuple(found), odds)
 
 

@@ -52,7 +52,7 @@ class TrainState:
     seconds: float = 0.0
     """That the run has taken, all calls together."""
     length: int = 0
-    """Under a limit of time: how many steps the run has, once its cool-down has begun."""
+    """Under a limit of time: how many steps the run has, once its cool-down has begun or it is too short for one."""
     falling: int = 0
     """Steps of that cool-down."""
     tested: int = 0

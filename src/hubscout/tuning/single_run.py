@@ -331,8 +331,7 @@ class SingleRun:
             if self.accelerator.is_main_process:
                 checkpoints.clear()
             self.accelerator.wait_for_everyone()
-        if not checkpoints.files():
-            return None
+        # Asked of the main process alone, which sets damaged ones aside: others may find the folder empty by then.
         latest, damaged = self.shared(checkpoints.last_whole)
         for path in damaged:
             self.note(

@@ -301,7 +301,7 @@ def answers_of_views(
     def answered() -> np.ndarray:
         kept = run.kept_views
         if kept is not None and run.resumed:
-            with suppress(OSError, ValueError):  # lost or damaged: they answer again
+            with suppress(OSError, ValueError, EOFError):  # lost or damaged: they answer again
                 return np.load(kept)
         table = asked()
         if kept is not None:

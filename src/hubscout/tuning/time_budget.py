@@ -211,6 +211,8 @@ def fit_to_time(run: SingleRun, end: float, pace: float, longest: int = sys.maxs
     if state.falling:
         loop.steps = state.length
         loop.arguments = loop.arguments.replace(cooldown=state.falling / state.length)
+    else:
+        state.length = loop.steps  # too few for a part at the constant rate: whoever resumes it trains no further
     loop.deadline = end
 
 

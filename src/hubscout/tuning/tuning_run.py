@@ -136,8 +136,8 @@ def tune(
                 why = f"{error.what} The run restarts with learning_rate={lower:g}, a fifth of what it was."
                 run.clear()
                 told(Message("", why))
-                restarts, known = (*run.restarts, why), run.identities
-                run = start(skip_bad=skip_bad, restarts=restarts, rate=rate, identities=known)
+                restarts, known, since = (*run.restarts, why), run.identities, run.began - run.spent
+                run = start(skip_bad=skip_bad, restarts=restarts, rate=rate, identities=known, began=since)
     run.let_go()
     if tuned.warning and hearer is None:
         warnings.warn(tuned.warning, stacklevel=2)
