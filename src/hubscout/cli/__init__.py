@@ -14,9 +14,9 @@ def main() -> None:
     import os
     import time
 
-    # Threads of torch that wait for each other spin, by default for milliseconds, a hundred times in a pass. While other
-    # work has a core, the thread that is waited for cannot have that of the one that spins (benchmarks/busy_cores.py).
-    # GNU's OpenMP reads this when torch is imported.
+    # Threads of torch that wait for each other spin, by default for milliseconds, a hundred times in a pass. While
+    # other work has a core, the thread that is waited for cannot have that of the one that spins.
+    # GNU's OpenMP reads this when torch is imported (benchmarks/busy_cores.py).
     if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
         os.environ["GOMP_SPINCOUNT"] = "3000"
 

@@ -246,7 +246,7 @@ def _write(out: Path, records: list[dict[str, Any]], tuned: Tuned) -> None:
 
 
 def _flat(record: dict[str, Any], separator: str) -> dict[str, Any]:
-    row, value = dict(record), record.get("prediction")
+    row, value = dict(record), record.get("prediction", "")
     if "probabilities" in record:
         shares = [record["probabilities"][label] for label in ([value] if isinstance(value, str) else value)]
         row["probability"] = separator.join(map(str, shares)) if len(shares) != 1 else shares[0]
