@@ -6,7 +6,7 @@
 `kinds.py` left open whether the strength or the learning rate costs 4 points of F1 on entities: the search took 0.0008
 beside teachers and 0.0002 without. Here all runs have 0.0002, 300 steps and batches of 48, and no linear probe.
 
-The rule, from before the runs: the λ of C, 3 and 1 with the best mean validation on the phrases; of two that are within
+The rule, from before the runs: the λ among C, 3 and 1 with the best mean validation on the phrases; of two that are within
 half a point, the weaker. Each line of `results/tag_strength.jsonl` is a run.
 """
 

@@ -8,11 +8,12 @@ import torch
 from tuning_networks import convolutional, make_task, perceptron, weights_of
 
 from hubscout.evidence import logme
+from hubscout.tasks import Task
 from hubscout.tuning import tune
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.frozen_features import FrozenFeatures
 from hubscout.tuning.methods import METHODS, Preparation
-from hubscout.tuning.methods.b_tuning import b_tuning_loss
+from hubscout.tuning.methods.b_tuning import b_tuning_loss, default_trade_off
 from hubscout.tuning.teacher_answers import TeacherPanel, mixing_weights, precision_weights
 
 
@@ -45,6 +46,12 @@ def test_the_default_strength_is_three_per_class_one_per_label_and_one_for_numbe
     method.prepare(Preparation(task, perceptron(0), [perceptron(1)], *given))
     assert len(task.target_names) > 1
     assert method.trade_off == strength
+
+
+def test_the_default_strength_for_tags_is_one_however_many_there_are():
+    task = Task.from_arrays([["Ann", "sings"], ["she", "reads"]] * 5, [["N", "V"], ["P", "V"]] * 5, kind="tagging")
+    assert len(task.target_names) == 3
+    assert default_trade_off(task) == 1.0
 
 
 def test_gradient_of_the_loss_checks_out():

@@ -143,7 +143,7 @@ class TuningArguments:
 
     trade_off: NonNegative | None = None
     """λ, the weight of the teachers' term. None: the method's default (b-tuning: three times the number of classes C,
-    sensible from C/3 to 3·C, C for several labels and for tagging, 1 for regression; kd: 0.5 over the teachers' mean
+    sensible from C/3 to 3·C, C for several labels, 1 for tagging and regression; kd: 0.5 over the teachers' mean
     number of features for classification, otherwise by the size of the features; logit-kd, distill-weighted: 0.3). 0 is
     fine-tuning, bit for bit."""
     feature_trade_off: NonNegative | None = None

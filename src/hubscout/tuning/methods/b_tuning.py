@@ -17,7 +17,7 @@ from hubscout.tuning.methods.method import METHODS, Preparation, TaughtMethod
 from hubscout.tuning.teacher_answers import TeacherPanel
 
 PER_CLASS = 3.0
-"""λ over the number of classes, for classification. For tags 1 was better, for several labels neither."""
+"""λ over the number of classes, for classification."""
 
 
 @METHODS.register("b-tuning")
@@ -42,9 +42,9 @@ class BTuning(TaughtMethod):
 
     λ is 3·C by default for classification (the authors' code has 100 for 100 classes), which taught more than C at the
     learning rates that `tune` finds (`experiments/teaching`); from C/3 to 3·C is worth a search. 10·C wants a low
-    learning rate, and has ruined runs without one. For several labels and for tagging it is C; for regression, whose
-    own loss is a mean over the columns too, 1. Compare with fine-tuning for numbers and tags: it was a gain on some
-    sets and a loss on others.
+    learning rate, and has ruined runs without one. For several labels it is C; for regression, whose own loss is a mean
+    over the columns too, 1; and 1 for tagging, where more did harm. Compare with fine-tuning for numbers and tags: it
+    was a gain on some sets and a loss on others.
 
     Requirements: at least one teacher. With `teacher_targets="cached"` the teachers' part is one C-vector per row,
     computed once: a step costs what fine-tuning costs. `"left-out"` costs the same and has each row predicted from the
@@ -99,10 +99,11 @@ def default_trade_off(task: Task) -> float:
     """In proportion to the number of targets: the mean over them becomes a sum.
 
     The term's curvature, 2λ/C · ‖m‖², then does not depend on C; 100 for three classes makes tuning diverge. Numbers
-    have a mean over the columns on the other side as well, their squared error: the two are equal at 1.
+    have a mean over the columns on the other side as well, their squared error: the two are equal at 1. Tags have 1 by
+    experience (experiments/teaching/tag_strength.py): the more they are taught, the worse.
     """
     kind = kind_of(task.kind)
-    if kind.is_real_valued:
+    if kind.is_real_valued or kind.rows_are_words:
         return 1.0
     return (PER_CLASS if kind.classes_of_samples else 1.0) * len(task.target_names)
 
