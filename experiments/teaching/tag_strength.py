@@ -6,8 +6,8 @@
 `kinds.py` left open whether the strength or the learning rate costs 4 points of F1 on entities: the search took 0.0008
 beside teachers and 0.0002 without. Here all runs have 0.0002, 300 steps and batches of 48, and no linear probe.
 
-The rule, from before the runs: the λ among C, 3 and 1 with the best mean validation on the phrases; of two that are within
-half a point, the weaker. Each line of `results/tag_strength.jsonl` is a run.
+The rule, from before the runs: the λ among C, 3 and 1 with the best mean validation on the phrases; of two that are
+within half a point, the weaker. Each line of `results/tag_strength.jsonl` is a run.
 """
 
 from __future__ import annotations
