@@ -174,7 +174,7 @@ class FrozenFeatures:
             if 2 * chosen.sum() > features.shape[1]:
                 return maximize_evidence(sums(), center=center, jackknife="none")
             values = kind.rows_of(self.task.train.targets)[chosen]
-            classes = range(len(names)) if kind.row_kind == "classification" else None
+            classes = range(len(names)) if values.ndim == 1 else None  # not all of them may be among so few
             return logme(
                 features[chosen],
                 values,
