@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import race_lines
 from hubscout.runs.tuning_record import TuningRecord, write_tuning
 from hubscout.serve.progress import Progress
 from hubscout.serve.run_facts import results, run_facts
@@ -19,14 +20,7 @@ from hubscout.serve.served_folder import NotHereError
 from hubscout.serve.streams import RunFollower
 
 ARMS = [{"model": f"timm/{name}", "learning_rate": 0.01} for name in ("a", "<b>")]
-START = {
-    "event": "race",
-    "task": "pets",
-    "metric": "accuracy",
-    "steps": 300,
-    "rungs": [15, 45],
-    "arms": ARMS,
-}
+START = {**race_lines.START, "arms": ARMS}
 
 
 def look(place: int, rung: int, metric: float) -> dict[str, Any]:

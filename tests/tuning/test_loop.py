@@ -62,13 +62,15 @@ def test_resuming_a_finished_run_changes_nothing(task, tmp_path):
     assert_same(first, again)
 
 
-def test_ctrl_c_says_where_the_checkpoint_is(task, tmp_path):
+def test_ctrl_c_says_where_the_checkpoint_is_and_how_to_go_on(task, tmp_path):
     def interrupt(event):
         if isinstance(event, Validated) and event.step == 12:
             raise KeyboardInterrupt
 
-    with pytest.raises(InterruptedRunError, match=r"after step 12.*step-00000006-\w{16}\.pt"):
+    with pytest.raises(InterruptedRunError, match=r"after step 12.*step-00000006-\w{16}\.pt\. Make the same call"):
         tune(task, perceptron(0), out=tmp_path, observer=interrupt, **OPTIONS)
+    with pytest.raises(InterruptedRunError, match=r"No checkpoint was written\.$"):
+        tune(task, perceptron(0), observer=interrupt, **OPTIONS)
 
 
 def test_equal_seeds_equal_runs_other_seeds_other_runs(task):

@@ -81,9 +81,10 @@ class Loop:
         try:
             self._run(self._shares(self.train_state.step, end), end)
         except KeyboardInterrupt as error:
-            raise InterruptedRunError(
-                f"stopped after step {self.train_state.step}. {self._last_checkpoint()}"
-            ) from error
+            told = f"stopped after step {self.train_state.step}. {self._last_checkpoint()}"
+            goes_on = self.checkpoints is not None and self.checkpoints.latest() is not None
+            told += " Make the same call again to go on from there." if goes_on else ""
+            raise InterruptedRunError(told) from error
         self.seconds_trained += time.perf_counter() - started
         if until is None:
             self.observer(Finished("", self.seconds_trained, steps=self.train_state.step))
