@@ -5,8 +5,10 @@ Each is put in place for one run.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -27,13 +29,23 @@ def changed(options: dict[str, Any]) -> Iterator[AbstractContextManager[Any]]:
     if options.pop("zero_maps", False):
         yield zero_maps()
     if options.pop("raw_features", False):
-        yield raw_features(annealed=options.pop("annealed", False))
+        yield raw_features(annealed=options.pop("annealed", False), absolute=options.pop("absolute", False))
+    if options.pop("relations", False):
+        yield relations(annealed=options.pop("annealed", False))
     if options.pop("centred", False):
         yield centred_heads()
     if strength := options.pop("answers_beside", 0.0):
         yield answers_beside(strength)
     if options.pop("crossed_features", False):
         yield crossed_features()
+    if options.pop("labels", False):
+        yield labels_for_answers()
+    if bound := options.pop("bound", 0.0):
+        yield bounded_term(bound)
+    if course := options.pop("course", ""):
+        yield term_over_time(course)
+    if views := options.pop("own_views", 0):
+        yield heads_of_views(views)
 
 
 def features_by_variance(share: float) -> AbstractContextManager[Any]:
@@ -65,16 +77,15 @@ def zero_maps() -> AbstractContextManager[Any]:
 
 
 @contextmanager
-def raw_features(*, annealed: bool) -> Iterator[None]:
+def raw_features(*, annealed: bool, absolute: bool) -> Iterator[None]:
     """The second term of B-Tuning in the form of `kd`: features as they are, and maps that begin at random.
 
-    Its strength is in shares of the variance all the same; annealed, it falls to nothing over the first half of a run.
+    Its strength is in shares of the variance all the same, unless `absolute`; annealed, it falls to nothing over the
+    first half of a run.
     """
     from torch import nn
 
-    from hubscout.tuning.methods import method
     from hubscout.tuning.methods.feature_term import FeatureTerm
-    from hubscout.tuning.train_step import TrainStep
 
     class RawFeatureTerm(FeatureTerm):
         def __init__(self, preparation: Any, trade_off: float) -> None:
@@ -83,11 +94,58 @@ def raw_features(*, annealed: bool) -> Iterator[None]:
             raw = [torch.as_tensor(frozen.features(t), dtype=torch.float32).to(device) for t in preparation.teachers]
             variances = [float((one - one.mean(dim=0)).square().sum(dim=1).mean()) for one in raw]
             self.targets, self.gain = raw, 1.0
-            self.trade_off = trade_off * len(variances) / sum(variances)
+            if not absolute:
+                self.trade_off = trade_off * len(variances) / sum(variances)
             generator = torch.Generator().manual_seed(preparation.arguments.seed)
             self.maps = nn.ModuleList(nn.Linear(m.in_features, m.out_features, bias=False) for m in self.maps)
             for linear in self.maps:
                 nn.init.normal_(linear.weight, std=linear.in_features**-0.5, generator=generator)
+
+    with in_place(RawFeatureTerm, annealed=annealed):
+        yield
+
+
+@contextmanager
+def relations(*, annealed: bool) -> Iterator[None]:
+    """The second term of B-Tuning without maps: samples are to be as alike for the model as for its teachers.
+
+        λ · mean_j (s_ij − s̄_ij)² / mean_j s̄_ij²       over the others j of the batch
+
+    s are cosines of features less the mean of the train split, s̄ their mean over the teachers: there is no size in it.
+    """
+    from hubscout.tuning.methods.feature_term import FeatureTerm
+
+    def unit(features: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.normalize(features, dim=1)
+
+    class Relations(FeatureTerm):
+        def __init__(self, preparation: Any, trade_off: float) -> None:
+            super().__init__(preparation, trade_off)
+            own = np.asarray(preparation.frozen_features.features(preparation.model), dtype=np.float64).mean(axis=0)
+            self.centre = torch.as_tensor(own, dtype=torch.float32).to(preparation.device)
+            self.targets, self.maps = [unit(one) for one in self.targets], None
+
+        def of(self, maps: Any, features: torch.Tensor, references: Any) -> torch.Tensor:
+            said = [references[f"features-{k}"] for k in range(len(self.targets))]
+            wanted = torch.stack([one @ one.T for one in said]).mean(dim=0)
+            found = unit(features.float() - self.centre)
+            others = 1 - torch.eye(len(wanted), device=wanted.device)
+            wrong = ((found @ found.T - wanted) * others).square().sum(dim=1)
+            return self.trade_off * wrong / (wanted * others).square().sum(dim=1).clamp_min(1e-6)
+
+    with in_place(Relations, annealed=annealed):
+        yield
+
+
+@contextmanager
+def in_place(term: type, *, annealed: bool) -> Iterator[None]:
+    """Another second term of B-Tuning; annealed, it falls to nothing over the first half of a run."""
+    from hubscout.tuning.methods import method
+    from hubscout.tuning.train_step import TrainStep
+
+    class Faded(term):  # type: ignore[misc]
+        def __init__(self, preparation: Any, trade_off: float) -> None:
+            super().__init__(preparation, trade_off)
             self.step, self.steps = 0, preparation.arguments.steps
 
         def references(self, rows: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -104,7 +162,7 @@ def raw_features(*, annealed: bool) -> Iterator[None]:
         self.network.method.feature_term.step = step
         return take(self, step, share, factor)
 
-    with patch.object(method, "FeatureTerm", RawFeatureTerm), patch.object(TrainStep, "take", numbered):
+    with patch.object(method, "FeatureTerm", Faded), patch.object(TrainStep, "take", numbered):
         yield
 
 
@@ -119,6 +177,87 @@ def shuffled_answers() -> AbstractContextManager[Any]:
         return answers if left_out else answers[np.random.default_rng(0).permutation(len(answers))]
 
     return patch.object(TeacherPanel, "cached_predictions", shuffled)
+
+
+def labels_for_answers() -> AbstractContextManager[Any]:
+    """B-Tuning towards the labels: what is left of a gain needs no teacher."""
+    from hubscout.tuning.teacher_answers import TeacherPanel
+
+    def labels(self: Any, *, left_out: bool = False) -> Any:
+        return self.frozen_features.labels()
+
+    return patch.object(TeacherPanel, "cached_predictions", labels)
+
+
+def bounded_term(bound: float) -> AbstractContextManager[Any]:
+    """Huber's loss for the squared distance of B-Tuning: beyond `bound` it grows as the distance."""
+    from hubscout.tuning.methods import b_tuning
+
+    def loss(features: torch.Tensor, heads: torch.Tensor, said: torch.Tensor, fold: torch.Tensor) -> torch.Tensor:
+        apart = (said - through_folds(features, heads, fold)).abs()
+        return torch.where(apart <= bound, apart.square(), 2 * bound * apart - bound**2).mean(dim=1)
+
+    return patch.object(b_tuning, "b_tuning_loss", loss)
+
+
+@contextmanager
+def term_over_time(course: str) -> Iterator[None]:
+    """B-Tuning whose strength falls to nothing, or rises as the learning rate falls, to four times at most."""
+    from hubscout.tuning.methods import BTuning
+    from hubscout.tuning.train_step import TrainStep
+
+    referred, compared, take = BTuning.references, BTuning.distance, TrainStep.take
+
+    def references(self: Any, rows: torch.Tensor, views: Any) -> dict[str, torch.Tensor]:
+        return {**referred(self, rows, views), "strength": torch.full(rows.shape, self.strength, device=rows.device)}
+
+    def distance(self: Any, features: torch.Tensor, outputs: torch.Tensor, references: Any) -> torch.Tensor:
+        return references["strength"] * compared(self, features, outputs, references)
+
+    def numbered(self: Any, step: int, share: Any, factor: float) -> Any:
+        left = max(0.0, 1 - step / self.arguments.steps)
+        self.network.method.strength = left if course == "falling" else min(4.0, 1 / max(factor, 0.25))
+        return take(self, step, share, factor)
+
+    with patch.multiple(BTuning, references=references, distance=distance), patch.object(TrainStep, "take", numbered):
+        yield
+
+
+@contextmanager
+def heads_of_views(views: int) -> Iterator[None]:
+    """B-Tuning through crossed heads that are fitted to augmented views, as the model will see them."""
+    from hubscout.evidence import Statistics, maximize_evidence
+    from hubscout.grouping import stratified_folds
+    from hubscout.tuning.frozen_features import CrossedHeads, FrozenFeatures
+    from hubscout.tuning.methods import BTuning
+
+    prepared = BTuning.prepare
+
+    def prepare(self: Any, preparation: Any) -> None:
+        own, frozen = copy.deepcopy(preparation.model), preparation.frozen_features
+        if preparation.task.modality != "image":
+            prepared(self, preparation)
+            return
+        own.to(preparation.device)
+        own.module.eval()
+        shown = replace(preparation, arguments=preparation.arguments.replace(teacher_views=views))
+        features = shown.answers_of_views({"own": own}, lambda batches: own.forward(batches["own"]).features.float())
+        features = features.cpu().double().numpy()
+        classes = frozen.labels().argmax(axis=1)
+        fold = stratified_folds(classes, FOLDS, seed=0)
+
+        def fit(k: int) -> Any:
+            sums, rows = Statistics("classification", preparation.task.target_names), np.tile(fold != k, views)
+            sums.update(features[rows], np.tile(classes, views)[rows], weights=np.full(rows.sum(), 1 / views))
+            return maximize_evidence(sums, center=True, jackknife="none")
+
+        found = [fit(k) for k in range(FOLDS)]
+        heads = CrossedHeads(fold, np.stack([e.weights for e in found]), np.stack([e.intercept for e in found]))
+        with patch.object(FrozenFeatures, "crossed_heads", lambda *_: heads):
+            prepared(self, preparation)
+
+    with patch.object(BTuning, "prepare", prepare):
+        yield
 
 
 _fitted: dict[tuple[str, ...], tuple[np.ndarray, ...]] = {}

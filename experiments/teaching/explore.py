@@ -18,7 +18,8 @@ cost one pass of the teachers; 3·C is among them, and keeps its place if none i
 features and with 6·C were added after the first look at the others.
 
 **The fourth exploration** is for what the third suggested and did not have: crossed heads at 6·C *and* features that
-fade out. It has the cases and the rule of the second and the third, two fresh seeds and few candidates. All of its runs
+fade out; relations between samples, which need neither maps nor a size, are new in it. It has the cases and the rule of
+the second and the third, three fresh seeds and few candidates. All of its runs
 are of one device and in one file (`--out`): float32 on a CPU and bf16 on a GPU are not compared. A seed of a case
 counts where all candidates have it; cases come in the order of what they cost. Crossed heads at 3·C are the default and
 keep their place if none is better. What is chosen is worth judging if it is also ahead of them in the mean of test,
@@ -155,8 +156,9 @@ THIRD = Exploration(
     fallback="b-tuning, 3C",
     most=MOST,
 )
+FADING_RELATIONS = {"relations": True, "annealed": True}
 FOURTH = Exploration(
-    (41, 42),
+    (41, 42, 43),
     {
         "cr-300/paraphrase-MiniLM-L3-v2/unused": 0.0001,
         "agnews-300/paraphrase-MiniLM-L3-v2/unused": 0.0001,
@@ -168,9 +170,42 @@ FOURTH = Exploration(
     {
         **{name: THIRD.candidates[name] for name in ("fine-tune", "crossed, 3C", "crossed, 6C")},
         "crossed, 6C, fading features 0.3": ("b-tuning", 6.0, {**CROSSED, "feature_trade_off": 0.3, **FADING}),
+        "crossed, 6C, fading features 1": ("b-tuning", 6.0, {**CROSSED, "feature_trade_off": 1.0, **FADING}),
         **{name: THIRD.candidates[name] for name in ("crossed, 3C, fading features 0.3", "feature kd, default")},
+        "crossed, 3C, fading features 1": THIRD.candidates["crossed, 3C, fading features 1"],
+        "crossed, 3C, relations 1": ("b-tuning", 3.0, {**CROSSED, "feature_trade_off": 1.0, "relations": True}),
+        "crossed, 3C, fading relations 3": (
+            "b-tuning",
+            3.0,
+            {**CROSSED, "feature_trade_off": 3.0, **FADING_RELATIONS},
+        ),
     },
     fallback="crossed, 3C",
+    most=MOST,
+)
+
+
+FIFTH = Exploration(
+    (51, 52, 53),
+    {**FOURTH.cases, "pets-370/tf_efficientnet_lite1_in1k/unused": 0.0004},
+    {
+        **{name: THIRD.candidates[name] for name in ("fine-tune", "crossed, 6C")},
+        "crossed, 6C, labels": ("b-tuning", 6.0, {**CROSSED, "labels": True}),
+        "crossed, 6C, 10 folds": ("b-tuning", 6.0, {"posterior_folds": 10}),
+        "crossed, 6C, heads of views": ("b-tuning", 6.0, {**CROSSED, "own_views": 4}),
+        "crossed, 6C, bounded": ("b-tuning", 6.0, {**CROSSED, "bound": 0.5}),
+        "crossed, 10C, bounded": ("b-tuning", 10.0, {**CROSSED, "bound": 0.5}),
+        "crossed, 6C, falling": ("b-tuning", 6.0, {**CROSSED, "course": "falling"}),
+        "crossed, 3C, rising": ("b-tuning", 3.0, {**CROSSED, "course": "rising"}),
+        "feature kd, 0.0003": ("feature kd", 0.0003, {}),
+        "crossed, 6C, feature kd 0.0003": (
+            "b-tuning",
+            6.0,
+            {**CROSSED, "feature_trade_off": 0.0003, "raw_features": True, "absolute": True},
+        ),
+        "crossed, 6C, fading features 1": FOURTH.candidates["crossed, 6C, fading features 1"],
+    },
+    fallback="crossed, 6C",
     most=MOST,
 )
 

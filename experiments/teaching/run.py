@@ -10,8 +10,8 @@ judged on validation with one seed; then five fresh seeds at the best of them. F
 have four learning rates, methods with teachers two rates and two strengths. What only varies a method (`same_as`), and
 every method on a medium number of samples, takes over the setting that was found for it and has no search of its own.
 `WORTH` says what is run, and in which order. `explore.py` chose "features beside b-tuning" at first, "b-tuning, 3C" in
-a second exploration (and `CHOSEN_VIEWS` beside it), `CHOSEN` in a third: by validation, on cases and seeds of its own.
-The fourth is for crossed heads with features that fade out.
+a second exploration (and `CHOSEN_VIEWS` beside it), `CHOSEN_BEFORE` in a third, by validation, on cases and seeds of
+their own. The fourth is for crossed heads with features that fade out; its choice and its rivals have ten seeds.
 Without knobs a method has its own strength, and the learning rate that `tune` finds. Every finished run is a line of
 JSON. Teachers that are tuned themselves are tuned once per case, at two rates, and the better one by validation is kept
 in the cache.
@@ -47,18 +47,18 @@ import shared_hub  # noqa: E402
 from candidates import changed  # noqa: E402
 from data_sets import MODEL_OPTIONS, REGRESSION, open_set, smaller  # noqa: E402
 from data_sets import TEXT as TEXT_SETS  # noqa: E402
-from explore import FIRST, FOURTH, SECOND, THIRD, VIEWS, choose, whole  # noqa: E402
+from explore import FIFTH, FIRST, FOURTH, SECOND, THIRD, VIEWS, choose, whole  # noqa: E402
 
 from hubscout.tasks.kinds import kind_of  # noqa: E402
 from hubscout.tasks.splitting import stratified_sample  # noqa: E402
 
 CACHE = Path(os.environ.get("HUBSCOUT_EXPERIMENT_CACHE", Path.home() / ".cache" / "hubscout-experiments"))
 TEACHER = "tuned teacher: "
-EXPLORATION_SHARE = 0.35
+EXPLORATION_SHARE = 0.6
 """Of the seconds, where the table follows in the same call."""
 LOOK_AHEAD = 48
 """Runs that a worker chooses from."""
-SEARCH_SEED, SEEDS = 0, (1, 2, 3, 4, 5)
+SEARCH_SEED, SEEDS, MORE_SEEDS = 0, (1, 2, 3, 4, 5), (6, 7, 8, 9, 10)
 STEPS = int(os.environ.get("HUBSCOUT_EXPERIMENT_STEPS", "300"))
 ROWS = int(os.environ["HUBSCOUT_EXPERIMENT_ROWS"]) if "HUBSCOUT_EXPERIMENT_ROWS" in os.environ else None
 """Of each split, for a try."""
@@ -112,12 +112,14 @@ CASES = {
         Case("cifar10", 1000, MOBILENET, CIFAR, GENTLE),
         Case("sign-digits", 500, LITE0, LARGE, GENTLE),
         Case("fashion-mnist", 1000, "cifar10_resnet20", LARGE, STEEP),
+        Case("sst2", 300, "paraphrase-MiniLM-L3-v2", BOTH_SENTENCES, TEXT, None),
         Case("sick-siamese", 1000, "paraphrase-MiniLM-L3-v2", SENTENCES, TEXT, None),
         Case("pets", 740, MOBILENET, LARGE, GENTLE, unused=True),
         Case("cifar10", 1000, MOBILENET, CIFAR, GENTLE, unused=True),
         Case("sign-digits", 500, LITE0, LARGE, GENTLE, unused=True),
         Case("fashion-mnist", 1000, "cifar10_resnet20", LARGE, STEEP, unused=True),
         Case("agnews", 300, "paraphrase-MiniLM-L3-v2", BOTH_SENTENCES, TEXT, None, unused=True),
+        Case("pets", 370, "tf_efficientnet_lite1_in1k", LARGE[:2], GENTLE, unused=True),
         Case("cr", 300, "paraphrase-MiniLM-L3-v2", BOTH_SENTENCES, TEXT, None, unused=True),
     )
 }
@@ -233,7 +235,7 @@ METHODS: dict[str, dict[str, Any]] = {
 BESIDE = {**METHODS["b-tuning"], "fixed": 3.0, "feature_trade_off": 1.0}
 """What the exploration chose."""
 del BESIDE["strengths"]
-EXPLORED = {**FIRST.candidates, **SECOND.candidates, **THIRD.candidates, **FOURTH.candidates}
+EXPLORED = {**FIRST.candidates, **SECOND.candidates, **THIRD.candidates, **FOURTH.candidates, **FIFTH.candidates}
 METHODS |= {
     name: {**METHODS[base], "fixed": strength, **options} for name, (base, strength, options) in EXPLORED.items()
 }
@@ -272,19 +274,26 @@ FAR, TEXTS = "omniglot-all/mobilenetv2_coral_in1k", "trec-300/paraphrase-MiniLM-
 HEADS, SICK = "pet-heads-500/mobilenetv2_coral_in1k", "sick-siamese-1000/paraphrase-MiniLM-L3-v2"
 NO_KNOBS = ("fine-tune, no knobs", "b-tuning, no knobs")
 CHOSEN, CHOSEN_VIEWS = "what was chosen", "what was chosen with views"
+CHOSEN_BEFORE = "what the third exploration chose"
 IMAGES, BASELINES_WITH_VIEWS = (*FEW, *OTHERS), ("feature kd, 16 views", "logit-kd, 16 views")
-PLAIN = (*FEW, *OTHERS, TEXTS)
-FADING = tuple(f"crossed, {strength}, fading features 0.3" for strength in ("6C", "3C"))
+REVIEWS = "sst2-300/paraphrase-MiniLM-L3-v2"
+PLAIN = (*FEW, *OTHERS, TEXTS, REVIEWS)
+TODAY = "crossed, 6C"
+DECISIVE = ("fine-tune", "feature kd", "logit-kd, weak", TODAY, CHOSEN, "crossed, 3C")
+"""What has five seeds more on the cases of few samples, where most is decided."""
 WORTH: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
-    (PLAIN, FADING),
-    (PLAIN, tuple(f"{name}, no knobs" for name in FADING)),
-    (PLAIN, ("crossed, 6C, no knobs",)),
-    (PLAIN, (CHOSEN, "b-tuning, 3C", "crossed, 3C")),
-    (PLAIN, ("crossed, 3C, no knobs",)),
+    (PLAIN, (CHOSEN,)),
+    (PLAIN, DECISIVE),
+    ((REVIEWS,), ("label smoothing", "fine-tune, no knobs")),
+    (PLAIN, (f"{CHOSEN}, no knobs", f"{TODAY}, no knobs")),
+    ((*MEDIUM, *ALL, FAR), (CHOSEN, TODAY)),
+    ((*ALL, FAR), (f"{CHOSEN}, no knobs",)),
+    (PLAIN, ("b-tuning, 3C",)),
+    (PLAIN, (CHOSEN_BEFORE,)),
     (PLAIN, ("b-tuning, 3C, centred",)),
     (PLAIN, ("b-tuning, 3C, answers 0.1",)),
-    ((*MEDIUM, *ALL, FAR), (CHOSEN, "b-tuning, 3C", "crossed, 3C")),
-    ((*ALL, FAR), ("crossed, 3C, no knobs",)),
+    ((*MEDIUM, *ALL, FAR), (CHOSEN_BEFORE, "b-tuning, 3C")),
+    ((*ALL, FAR), (f"{TODAY}, no knobs",)),
     (PLAIN, ("feature kd", "feature kd, zero maps")),
     (PLAIN, NO_KNOBS),
     ((HEADS,), ("fine-tune", "b-tuning", "feature kd")),
@@ -524,8 +533,8 @@ def work(setting: Setting) -> dict[str, Any]:
 
 
 def explored() -> list[Setting]:
-    """The runs of the fourth exploration; those before it are done."""
-    return [Setting(*values) for values in FOURTH.settings(fits)]
+    """The runs of the fifth exploration; those before it are done."""
+    return [Setting(*values) for values in FIFTH.settings(fits)]
 
 
 class Plan:
@@ -536,8 +545,14 @@ class Plan:
     ) -> None:
         self.done, self.begun, self.explores = done, set(done), explores
         self.explored = [s for s in explored() if s.case in cases and s.method in methods]
-        names = {CHOSEN: choose(done.values())["default"], CHOSEN_VIEWS: choose(done.values(), SECOND)["with views"]}
-        names[f"{CHOSEN}, no knobs"] = f"{names[CHOSEN]}, no knobs"
+        records = list(done.values())
+        names = {
+            CHOSEN: choose(whole(records, FIFTH), FIFTH)["default"],
+            CHOSEN_BEFORE: choose(records, THIRD)["default"],
+            CHOSEN_VIEWS: choose(records, SECOND)["with views"],
+        }
+        names |= {f"{name}, no knobs": f"{found}, no knobs" for name, found in names.items()}
+        self.decisive = {names.get(name, name) for name in DECISIVE}
         named = [(case, names.get(name, name)) for many, worth in WORTH for case in many for name in worth]
         pairs = [(case, method) for case, method in named if fits(case, method)]
         self.pairs = [(c, m) for c, m in dict.fromkeys(pairs) if c in cases and m in methods]
@@ -565,7 +580,8 @@ class Plan:
                 best = max(good, key=lambda r: (r["validation"], -r["learning_rate"]))
                 chosen = next(s for s in searched if s.key == best["key"])
                 chosen = replace(chosen, case=case, method=method, strength=strength_of(chosen, method))
-                fresh = [replace(chosen, seed=seed) for seed in SEEDS]
+                more = MORE_SEEDS if case in PLAIN and method in self.decisive else ()
+                fresh = [replace(chosen, seed=seed) for seed in (*SEEDS, *more)]
                 yield from (s for s in fresh if s.key not in self.begun)
 
     def _teachers(self, case: str, method: str) -> list[Setting] | None:
@@ -608,7 +624,7 @@ def main() -> None:
                 seconds, told = f"{time.monotonic() - began:4.0f} s", record.get("test", record.get("failed"))
                 print(seconds, record["case"], record["method"], record["seed"], told, flush=True)
             if name == "explore":
-                print(json.dumps(choose(whole(done.values(), FOURTH), FOURTH), indent=1), flush=True)
+                print(json.dumps(choose(whole(done.values(), FIFTH), FIFTH), indent=1), flush=True)
 
 
 class Worker:
