@@ -195,6 +195,7 @@ FIFTH = Exploration(
         "crossed, 6C, heads of views": ("b-tuning", 6.0, {**CROSSED, "own_views": 4}),
         "crossed, 6C, bounded": ("b-tuning", 6.0, {**CROSSED, "bound": 0.5}),
         "crossed, 10C, bounded": ("b-tuning", 10.0, {**CROSSED, "bound": 0.5}),
+        "crossed, 6C, bounded by 0.25": ("b-tuning", 6.0, {**CROSSED, "bound": 0.25}),
         "crossed, 6C, falling": ("b-tuning", 6.0, {**CROSSED, "course": "falling"}),
         "crossed, 3C, rising": ("b-tuning", 3.0, {**CROSSED, "course": "rising"}),
         "feature kd, 0.0003": ("feature kd", 0.0003, {}),

@@ -54,7 +54,7 @@ from hubscout.tasks.splitting import stratified_sample  # noqa: E402
 
 CACHE = Path(os.environ.get("HUBSCOUT_EXPERIMENT_CACHE", Path.home() / ".cache" / "hubscout-experiments"))
 TEACHER = "tuned teacher: "
-EXPLORATION_SHARE = 0.6
+EXPLORATION_SHARE = 0.2
 """Of the seconds, where the table follows in the same call."""
 LOOK_AHEAD = 48
 """Runs that a worker chooses from."""
@@ -279,15 +279,21 @@ IMAGES, BASELINES_WITH_VIEWS = (*FEW, *OTHERS), ("feature kd, 16 views", "logit-
 REVIEWS = "sst2-300/paraphrase-MiniLM-L3-v2"
 PLAIN = (*FEW, *OTHERS, TEXTS, REVIEWS)
 TODAY = "crossed, 6C"
-DECISIVE = ("fine-tune", "feature kd", "logit-kd, weak", TODAY, CHOSEN, "crossed, 3C")
-"""What has five seeds more on the cases of few samples, where most is decided."""
+DECISIVE = ("fine-tune", "feature kd", "logit-kd, weak", TODAY, CHOSEN)
+"""What has ten seeds."""
+BESIDE_FEATURES = "crossed, 6C, feature kd 0.0003"
+LABELS, BOUNDED = f"{TODAY}, labels", f"{TODAY}, bounded by 0.25"
 WORTH: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
-    (PLAIN, (CHOSEN,)),
-    (PLAIN, DECISIVE),
+    (PLAIN, (CHOSEN, *DECISIVE)),
     ((REVIEWS,), ("label smoothing", "fine-tune, no knobs")),
-    (PLAIN, (f"{CHOSEN}, no knobs", f"{TODAY}, no knobs")),
+    (PLAIN, (LABELS,)),
+    (PLAIN, (f"{BOUNDED}, no knobs", f"{TODAY}, no knobs", f"{LABELS}, no knobs")),
+    ((*MEDIUM, *ALL), DECISIVE[:-1]),
+    (PLAIN, (BESIDE_FEATURES,)),
+    (PLAIN, (f"{CHOSEN}, no knobs", "crossed, 3C, no knobs")),
     ((*MEDIUM, *ALL, FAR), (CHOSEN, TODAY)),
-    ((*ALL, FAR), (f"{CHOSEN}, no knobs",)),
+    ((*ALL, FAR), (f"{BOUNDED}, no knobs", f"{TODAY}, no knobs")),
+    (PLAIN, ("crossed, 3C",)),
     (PLAIN, ("b-tuning, 3C",)),
     (PLAIN, (CHOSEN_BEFORE,)),
     (PLAIN, ("b-tuning, 3C, centred",)),
@@ -552,7 +558,7 @@ class Plan:
             CHOSEN_VIEWS: choose(records, SECOND)["with views"],
         }
         names |= {f"{name}, no knobs": f"{found}, no knobs" for name, found in names.items()}
-        self.decisive = {names.get(name, name) for name in DECISIVE}
+        self.decisive = {BESIDE_FEATURES, *(names.get(name, name) for name in DECISIVE)}
         named = [(case, names.get(name, name)) for many, worth in WORTH for case in many for name in worth]
         pairs = [(case, method) for case, method in named if fits(case, method)]
         self.pairs = [(c, m) for c, m in dict.fromkeys(pairs) if c in cases and m in methods]
@@ -580,7 +586,7 @@ class Plan:
                 best = max(good, key=lambda r: (r["validation"], -r["learning_rate"]))
                 chosen = next(s for s in searched if s.key == best["key"])
                 chosen = replace(chosen, case=case, method=method, strength=strength_of(chosen, method))
-                more = MORE_SEEDS if case in PLAIN and method in self.decisive else ()
+                more = MORE_SEEDS if method in self.decisive and case not in (FAR, HEADS, SICK) else ()
                 fresh = [replace(chosen, seed=seed) for seed in (*SEEDS, *more)]
                 yield from (s for s in fresh if s.key not in self.begun)
 
