@@ -132,7 +132,7 @@ def _primal(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Se
             return namespace(weights).concat([less(rows[part], shift) @ weights for part in chunks(*rows.shape)])
 
         rounding = fitted.rounding
-        if kept(fitted.spectrum).cut:
+        if fitted.spectrum is not None and fitted.spectrum.cut:
             rounding = _looked_into(fitted, labels, product)
         if rounding > ROUNDING_TOLERANCE or fitted.unbounded:
             return _decomposed(rows, labels, block_of_row, settings)

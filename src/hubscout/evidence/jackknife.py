@@ -42,6 +42,7 @@ from hubscout.evidence.array_backend import (
     upper_zeros,
 )
 from hubscout.evidence.block import Block
+from hubscout.evidence.condensed import Condensed
 from hubscout.evidence.eigenvectors import WrittenOut
 from hubscout.evidence.spectrum import Spectrum
 
@@ -177,8 +178,9 @@ def contributions_from_rows(
 
 def mean_leverages(spectrum: Spectrum, ratio: np.ndarray) -> np.ndarray:
     """The mean leverage of a sample, γ / n, at every t, (C,). Zero for the null model."""
-    values = to_host(spectrum.squared_singular_values)
-    return (1 / (1 + ratio[:, None] / values[None, :])).sum(1) / spectrum.n
+    leverages = 1 / (1 + ratio[:, None] / to_host(spectrum.squared_singular_values)[None, :])
+    counted = spectrum.multiplicities
+    return (leverages.sum(1) if counted is None else leverages @ counted) / spectrum.n
 
 
 def middle_ratio(ratio: np.ndarray, weights: np.ndarray) -> float:
@@ -197,6 +199,8 @@ def inverse(spectrum: Spectrum, upper: Array | None, t: float, times: float = 1.
     values = spectrum.squared_singular_values
     if math.isinf(t):
         return upper_zeros(values, spectrum.feature_dim)
+    if isinstance(spectrum, Condensed):
+        return spectrum.inverse(t).mul_(times)
     factor = _cholesky(spectrum, upper, t)
     if factor is None:
         scaled = spectrum.basis * namespace(values).sqrt(times / (values + t))

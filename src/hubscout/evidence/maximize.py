@@ -14,6 +14,7 @@ from hubscout.evidence.array_backend import Array, to_host
 from hubscout.evidence.base_rates import OverBaseRates, constant_of, over_base_rates
 from hubscout.evidence.block import Block, observations, scored_targets
 from hubscout.evidence.checks import Kind, default_center
+from hubscout.evidence.condensed import Condensed, condense
 from hubscout.evidence.evidence import Evidence, caveats
 from hubscout.evidence.jackknife import (
     JackknifeError,
@@ -52,11 +53,18 @@ class Settings:
             raise InputError(f"tolerance must be positive; got {self.tolerance!r}.")
         check_least("max_iterations", 1 if self.max_iterations is None else self.max_iterations)
 
+    @property
+    def by_default(self) -> bool:
+        """Whether the solver is the default one, and stops where it does by itself."""
+        return self.solver == "newton" and self.tolerance is None and self.max_iterations is None
+
     def solve(self, spectrum: Spectrum, block: Block | None) -> Solution:
         """Run the solver. Each has defaults of its own for what is None here."""
         given = {"tolerance": self.tolerance, "max_iterations": self.max_iterations}
         options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         solver = SOLVERS[self.solver]
+        if isinstance(spectrum, Condensed):
+            return spectrum.solution
         if solver.needs_sums:
             return solver.solve(Problem(spectrum, block), **options)
         ratio, converged, iterations = np.empty(len(spectrum.repeated)), np.empty(len(spectrum.repeated), dtype=bool), 0
@@ -123,7 +131,7 @@ def fit(statistics: Statistics, settings: Settings, running: Sequence[Block] = (
     squares = total.target_squares - total.n * target_step**2
     part = total.select(scored)
     sums = _sums(part, settings)
-    spectrum = primal_spectrum(part, center=settings.center)
+    spectrum = primal_spectrum(part, center=settings.center, condense=condense if settings.by_default else None)
     solution = settings.solve(spectrum, sums)
     weights = mean_weights(spectrum, solution.ratio)
     assembled = (statistics.kind, statistics.target_names, scored, spectrum, solution, weights, means, squares)
@@ -197,7 +205,7 @@ def log_evidence(spectrum: Spectrum, ratio: np.ndarray) -> tuple[np.ndarray, np.
     null = 0.5 * (np.log(spectrum.n / squares) - 1 - LOG_TWO_PI)
     gain, beta = np.empty_like(null), np.empty_like(null)
     for chosen, part in by_observations(spectrum):
-        profile = profile_of(part)
+        profile = part.profile if isinstance(part, Condensed) else profile_of(part)
         gain[chosen], q = profile.gain(ratio[chosen] / profile.scale, profile.targets, profile.unreachable)
         beta[chosen] = part.n / squares[chosen] / q
     return null + 0.5 * gain, null, beta
@@ -240,7 +248,9 @@ def assemble(
             gains, ratios, constant = per_target - null, solution.ratio, np.zeros(spectrum.rank)
         else:
             constant = constant_of(spectrum, means[0]) if constant is None else constant
-            gains, ratios = over_base_rates(spectrum, constant, target_mean[scored], to_host(squares)[scored])
+            found = spectrum.base_rates if isinstance(spectrum, Condensed) else None
+            asked = (constant, target_mean[scored], to_host(squares)[scored])
+            gains, ratios = found or over_base_rates(spectrum, *asked)
         kept = spectrum if settings.keep_spectrum else None
         apart = OverBaseRates(spread(gains, 0.0), spread(ratios, np.inf), target_mean, constant, feature_mean, kept)
     score = float(per_target.mean())
