@@ -12,6 +12,7 @@ from hubscout.evidence.array_backend import (
     Array,
     add_product,
     chunks,
+    is_torch,
     less,
     namespace,
     sums_by_id,
@@ -21,11 +22,11 @@ from hubscout.evidence.array_backend import (
     upper_zeros,
     zeros_like_device,
 )
-from hubscout.evidence.block import check_scored, observations
+from hubscout.evidence.block import Block, check_scored, observations
 from hubscout.evidence.checks import Targets, check_features, check_finite, check_targets, default_center
 from hubscout.evidence.eigenvectors import Deferred
 from hubscout.evidence.evidence import Evidence
-from hubscout.evidence.jackknife import assign_blocks, contributions_from_rows, error_from_contributions
+from hubscout.evidence.jackknife import RowsInBlocks, assign_blocks, contributions_from_rows, error_from_contributions
 from hubscout.evidence.maximize import Jackknife, Settings, assemble, fit, warned
 from hubscout.evidence.offset import is_far, mean_direction
 from hubscout.evidence.posterior import dual_residuals, mean_weights
@@ -118,9 +119,17 @@ def logme(
 def _primal(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Settings) -> Evidence:
     """Sums by block, then as from any other sums."""
     settled = replace(settings, keep_spectrum=True)
-    blocks = np.zeros_like(block_of_row) if settings.jackknife == "none" else block_of_row
-    together = settings.jackknife == "linear" and may_be_rounded(rows, labels)
-    statistics, running = sums_of_rows(rows, labels, blocks, together=together)
+    blocks, none = block_of_row, np.zeros_like(block_of_row)
+    running: Sequence[Block] | RowsInBlocks = ()
+    if settings.jackknife == "none":
+        blocks = none
+    if settings.jackknife == "linear" and is_torch(rows):
+        statistics, _ = sums_of_rows(rows, labels, none, together=False)
+        whole = statistics.blocks[0]
+        running = RowsInBlocks(rows, to_device_of(labels.values, rows), blocks, whole.shift, whole.target_shift)
+    else:
+        together = settings.jackknife == "linear" and may_be_rounded(rows, labels)
+        statistics, running = sums_of_rows(rows, labels, blocks, together=together)
     fitted = fit(statistics, settled, running)
     if len(running) > 1 and fitted.standard_error is None:
         statistics, _ = sums_of_rows(rows, labels, blocks, together=False)
@@ -172,7 +181,7 @@ def _dual(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Sett
     """For fewer samples than dimensions: an n × n eigenproblem, and no D × D matrix anywhere."""
     n, dim = (int(size) for size in rows.shape)
     means = _column_means(rows)
-    if not settings.center and is_far(means, n, _spread(rows, means)):
+    if not settings.center and is_far(means @ means, n, _spread(rows, means)):
         return _decomposed(rows, labels, block_of_row, settings)
     targets, target_means, squares, scored = _dense_targets(rows, labels, settings)
     taken = means if settings.center else None
@@ -222,7 +231,7 @@ def _decomposed(rows: Array, labels: Targets, block_of_row: np.ndarray, settings
     features -= features.mean(0)  # what rounding left in the means
     direction = None
     if not settings.center:
-        if is_far(means, samples, float((features**2).sum())):
+        if is_far(means @ means, samples, float((features**2).sum())):
             direction = mean_direction(lambda vector: features.T @ (features @ vector), means, samples)
         else:
             features = to_float64(rows)

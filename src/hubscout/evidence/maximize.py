@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from hubscout.errors import InputError, RoundingWarning, UnboundedEvidenceWarning, check_choice, check_least
-from hubscout.evidence.array_backend import Array, to_host
+from hubscout.evidence.array_backend import Array, is_torch, to_host
 from hubscout.evidence.base_rates import OverBaseRates, constant_of, over_base_rates
 from hubscout.evidence.block import Block, observations, scored_targets
 from hubscout.evidence.checks import Kind, default_center
@@ -18,6 +18,7 @@ from hubscout.evidence.condensed import Condensed, condense
 from hubscout.evidence.evidence import Evidence, caveats
 from hubscout.evidence.jackknife import (
     JackknifeError,
+    RowsInBlocks,
     contributions_from_sums,
     error_from_contributions,
     error_from_refits,
@@ -118,11 +119,11 @@ def maximize_evidence(
     return warned(fit(statistics, Settings(solver, centred, jackknife, tolerance, max_iterations, keep_spectrum)))
 
 
-def fit(statistics: Statistics, settings: Settings, running: Sequence[Block] = ()) -> Evidence:
+def fit(statistics: Statistics, settings: Settings, running: Sequence[Block] | RowsInBlocks = ()) -> Evidence:
     """Maximise the evidence from sums.
 
-    `running` are the sums after each block of samples, where the statistics hold all samples in one. There is no error
-    bar then if blocks would have to be left out and re-fitted.
+    `running` are the sums after each block of samples, or the rows, where the statistics hold all samples in one. There
+    is no error bar then if blocks would have to be left out and re-fitted.
     """
     total = statistics.total()
     step, target_step = total.feature_sum / total.n, total.target_sum / total.n
@@ -154,18 +155,23 @@ def fit(statistics: Statistics, settings: Settings, running: Sequence[Block] = (
         origin = spectrum.vectors.coordinates(-step[None, :])[0] + far
         constant = constant - mean_coefficients(spectrum, solution.ratio) @ origin
 
-    def resolved(t: float) -> tuple[Array, float]:
+    def resolved(t: float, times: float, kernel: Array) -> tuple[Array, float]:
+        if far is None and not bool(origin.any()):
+            return 0 * origin, 0.0
         if far is None:
-            found = inverse_times(spectrum, origin, t) if bool(origin.any()) else 0 * origin
+            found = kernel @ origin if is_torch(kernel) else times * inverse_times(spectrum, origin, t)
             return found, float(origin @ found)
-        moved = origin / (spectrum.squared_singular_values + t)
+        moved = times * origin / (spectrum.squared_singular_values + t)
         return spectrum.vectors.combine(moved[None, :])[0], float(origin @ moved)
 
-    parts = [block.select(scored) for block in blocks]
+    rows = blocks.select(scored) if isinstance(blocks, RowsInBlocks) else None
+    parts = rows or [block.select(scored) for block in blocks]
     gram = part.upper_gram if far is None else None
     contributions = contributions_from_sums(
         parts, spectrum, gram, solution.ratio, fitted.beta[scored], weights, resolved, constant
     )
+    if rows is not None:
+        return replace(fitted, **vars(error_from_contributions(fitted.score, contributions, rows.sizes)))
     sizes = np.array([block.n for block in blocks])
     if running:
         contributions, sizes = np.diff(contributions, prepend=0.0), np.diff(sizes, prepend=0)

@@ -52,8 +52,6 @@ def dual_residuals(spectrum: Spectrum, ratio: np.ndarray) -> Array:
 
 def inverse_times(spectrum: Spectrum, vector: Array, t: float) -> Array:
     """The product of (FᵀF + tI)⁻¹, within the directions of the spectrum, and a vector, (D,)."""
-    if isinstance(spectrum, Condensed):
-        return spectrum.inverse(t) @ vector
     if spectrum.reduced is None:
         coordinates = spectrum.vectors.coordinates(vector[None, :])
         return spectrum.vectors.combine(coordinates / (spectrum.squared_singular_values + t))[0]

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from hubscout.errors import InputError
-from hubscout.evidence.array_backend import EPSILON, Array, is_torch, namespace, to_host, upper_times
+from hubscout.evidence.array_backend import EPSILON, Array, fetched, is_torch, namespace, to_host, upper_times
 from hubscout.evidence.block import Block
 from hubscout.evidence.eigenvectors import Eigenvectors, Reduced, WrittenOut, symmetric_eigh
 from hubscout.evidence.offset import MeanDirection, is_far, mean_direction, without
@@ -123,10 +123,10 @@ def primal_spectrum(block: Block, *, center: bool = False, condense: Condense | 
     One D × D eigenproblem, unless the spectrum can be condensed.
     """
     n, step = block.n, block.feature_sum / block.n
-    drift = n * float(step @ step)
     mean = block.shift + step
-    spread = float(block.upper_gram.diagonal().sum()) - drift
-    if not center and not is_far(mean, n, spread):
+    drift, square, spread = (float(one) for one in fetched(step @ step, mean @ mean, block.upper_gram.diagonal().sum()))
+    drift *= n
+    if not center and not is_far(square, n, spread - drift):
         block.move(block.shift, block.target_shift)
         return (condense and condense(block, n, drift)) or from_sums(block, n, drift)
     target_step = block.target_sum / n
