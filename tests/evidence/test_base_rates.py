@@ -98,7 +98,9 @@ def test_both_are_the_same_function(profiles):
         points = np.full(3, place)
         first, second = (profile.gain(points, whole) for profile in profiles)
         np.testing.assert_allclose(second, first, atol=1e-10)
-        np.testing.assert_allclose(np.subtract(*profiles[1].rates(points, whole)), np.subtract(*profiles[0].rates(points, whole)), atol=1e-9)
+        np.testing.assert_allclose(
+            np.subtract(*profiles[1].rates(points, whole)), np.subtract(*profiles[0].rates(points, whole)), atol=1e-9
+        )
         for profile in profiles:
             np.testing.assert_allclose(profile.gain(points[:1])[:, 0], first, atol=1e-10)
 
@@ -108,7 +110,9 @@ def test_slopes_are_derivatives(profiles):
     for profile in profiles:
         for place in (-6.0, -3.0, 0.0, 2.0):
             low, high = (profile.gain(np.full(3, place + shift), whole) for shift in (-step, step))
-            np.testing.assert_allclose(np.subtract(*profile.rates(np.full(3, place), whole)), (high - low) / (2 * step), atol=1e-7)
+            np.testing.assert_allclose(
+                np.subtract(*profile.rates(np.full(3, place), whole)), (high - low) / (2 * step), atol=1e-7
+            )
 
 
 def test_the_maximum_is_no_less_than_anywhere(profiles):
@@ -116,7 +120,9 @@ def test_the_maximum_is_no_less_than_anywhere(profiles):
     for profile in profiles:
         gain, ratio = profile.maximize()
         assert (2 * gain >= profile.gain(everywhere).max(1) - 1e-12).all()
-        np.testing.assert_allclose(np.subtract(*profile.rates(np.log(ratio / profile.scale), slice(None))), 0, atol=1e-7)
+        np.testing.assert_allclose(
+            np.subtract(*profile.rates(np.log(ratio / profile.scale), slice(None))), 0, atol=1e-7
+        )
 
 
 @pytest.mark.parametrize("dim", [39, 30])

@@ -22,7 +22,7 @@ from hubscout.evidence.array_backend import (
     upper_zeros,
     zeros_like_device,
 )
-from hubscout.evidence.block import Block, check_scored, observations
+from hubscout.evidence.block import check_scored, observations
 from hubscout.evidence.checks import Targets, check_features, check_finite, check_targets, default_center
 from hubscout.evidence.eigenvectors import Deferred
 from hubscout.evidence.evidence import Evidence
@@ -119,19 +119,17 @@ def logme(
 def _primal(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Settings) -> Evidence:
     """Sums by block, then as from any other sums."""
     settled = replace(settings, keep_spectrum=True)
-    blocks, none = block_of_row, np.zeros_like(block_of_row)
-    running: Sequence[Block] | RowsInBlocks = ()
-    if settings.jackknife == "none":
-        blocks = none
-    if settings.jackknife == "linear" and is_torch(rows):
-        statistics, _ = sums_of_rows(rows, labels, none, together=False)
-        whole = statistics.blocks[0]
-        running = RowsInBlocks(rows, to_device_of(labels.values, rows), blocks, whole.shift, whole.target_shift)
-    else:
-        together = settings.jackknife == "linear" and may_be_rounded(rows, labels)
-        statistics, running = sums_of_rows(rows, labels, blocks, together=together)
-    fitted = fit(statistics, settled, running)
-    if len(running) > 1 and fitted.standard_error is None:
+    one, linear, again = np.zeros_like(block_of_row), settings.jackknife == "linear", None
+    blocks = one if settings.jackknife == "none" else block_of_row
+    # An accelerator needs no sums by block, but for fits without one.
+    by_row = linear and is_torch(rows)
+    together = linear and may_be_rounded(rows, labels)
+    statistics, running = sums_of_rows(rows, labels, one if by_row else blocks, together=together)
+    if by_row:
+        shifts = statistics.blocks[0].shift, statistics.blocks[0].target_shift
+        again = RowsInBlocks(rows, to_device_of(labels.values, rows), blocks, *shifts)
+    fitted = fit(statistics, settled, running, again)
+    if len(again or running) > 1 and fitted.standard_error is None:
         statistics, _ = sums_of_rows(rows, labels, blocks, together=False)
         fitted = fit(statistics, settled)
     if settings.jackknife != "exact" and not SOLVERS[settings.solver].needs_sums:

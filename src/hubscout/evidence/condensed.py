@@ -1,26 +1,17 @@
-"""The spectrum condensed into a few nodes: the score of many dimensions from one inverse and matrix products alone.
+"""The spectrum condensed into a few points: the evidence of many dimensions without eigenvectors.
 
-An accelerator multiplies matrices so much faster than it finds eigenvectors that it pays to do without them. With G =
-FᵀF, one t₀ near the maxima and S = t₀ (G + t₀I)⁻¹, whose eigenvalues s = t₀/(t₀ + σ²) lie between 0 and 1,
-
-    (G + tI)⁻¹ = (G + t₀I)⁻¹ [I + (t/t₀ - 1) S]⁻¹        log det(G + tI) = log det(G + t₀I) + tr log[I + (t/t₀ - 1) S]
-
-As functions of s the brackets are analytic up to s = 1/(1 - t/t₀), outside of [0, 1], so that their polynomials at
-Chebyshev points s_j converge like ρ⁻ᵏ, ρ = coth(|log t/t₀| / 4): an a-priori bound for every t within a factor
-`reach()` of t₀. A polynomial at points is a sum over points: with μ_j = tr ℓ_j(S), and ζ_j = bᵀℓ_j(S)(G + t₀I)⁻¹b / (1 -
-s_j) for b = Fᵀy, where ℓ_j are Lagrange's polynomials, every sum over directions that a profile needs is the same sum
-over points, as if σ_j² = t₀(1/s_j - 1) occurred μ_j times and had z² = ζ_j; numbers that need not be positive. Only log
-det has a constant beside it. The traces of all Chebyshev polynomials T_k(2S - 1) up to a degree take twice its root of
-matrix products, since T_i T_j = ½ (T_{i+j} + T_{i-j}).
+An accelerator multiplies matrices so much faster than it finds eigenvectors that it pays to do without them: points
+(`chebyshev`) stand for the directions at all t within reach of one t₀, and the targets are solved on the host.
 
 Whether the maximum over all t is the one in reach is proved, not guessed. For x = 1/t, q is convex and log det(I + xG)
-concave; with 2L/n less its null value called g, c = dq/dlog t, γ = -dlog det/dlog t and Δ = q(0):
+concave; with 2L/n less its null value called g, b = Fᵀy, c = dq/dlog t, γ = -dlog det/dlog t and Δ = q(0):
 
     t ≥ t₁:  g ≤ max[g(t₁), -log(q + c)]   and   g ≤ max[0, -log(1 - ‖b‖²/(t₁‖y‖²)) - log det(I + G/t₁)/n]
     t ≤ t₁:  g ≤ g(t₁) + max(0, 1 - δ - γ/n) · log(1/δ)/(1 - δ),   δ = Δ/q
 
-the last since c ≤ q - Δ. The Cholesky factor of G less what is rounding in σ² shows that the rank is full, and gives a lower
-bound of Δ. Where any of this fails, there is no condensed spectrum.
+with q, c and γ at t₁; the last since c ≤ q - Δ. The fit with an intercept is that of centred features, and has the same
+bounds. A Cholesky factor of G less what is rounding in σ² shows that the rank is full, and gives a lower bound of Δ.
+Where any of this fails, there is no condensed spectrum.
 """
 
 from __future__ import annotations
@@ -32,26 +23,23 @@ from typing import Any
 
 import numpy as np
 
-from hubscout.evidence.array_backend import EPSILON, Array, fetched, is_torch, mirrored, to_device_of, to_host
+from hubscout.evidence.array_backend import EPSILON, Array, fetched, is_torch, mirrored, to_host
 from hubscout.evidence.base_rates import BaseRateProfile
 from hubscout.evidence.block import Block
-from hubscout.evidence.eigenvectors import Deferred
+from hubscout.evidence.chebyshev import Points, numbers_at_once, points, reach, shifted_factor
+from hubscout.evidence.eigenvectors import WrittenOut
 from hubscout.evidence.profile import Profile
 from hubscout.evidence.solvers import GRID_STEP, TIE, Solution, maximize_profile
 from hubscout.evidence.spectrum import SMALLEST_REST, Spectrum, from_sums, rank_threshold, score_rounding
 
 SMALLEST_DIM = 1024
 """Dimensions, below which an accelerator finds eigenvectors in the time."""
-STEP, STRIDES = 8, 8
-"""The degree of the polynomials is their product; the matrix products that it takes are their sum less three."""
-TRUNCATION = 1e-13
-"""Of the polynomials, relative to their largest value."""
 TRIES = 2
 """Of t₀: a guess, and the middle of what was found with it."""
-MOST_NUMBERS = 1 << 28
-"""Of points × targets × dimensions: 2 GiB."""
-LARGEST_CONDITION = 1e7
-"""Of FᵀF + t₀I. Beyond, rounding may take eigenvalues of S out of [0, 1] by more than the polynomials bear."""
+MOST_NUMBERS = 3 << 27
+"""At a time: 3 GiB, which 4,096 dimensions take."""
+LARGEST_CONDITION = 1e9
+"""Of FᵀF + t₀I. Beyond, its inverse is too far from S."""
 ROUNDING = 1e-9
 """In nats per sample, from where on eigenvectors have to tell how much of the score it is."""
 
@@ -86,43 +74,16 @@ class Condensed(Spectrum):
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickled as NumPy arrays, as its sums are, and without what is found from them."""
-        return {**{name: value for name, value in vars(self).items() if name != "whole"}, "weights": to_host(self.weights)}
+        return {
+            **{name: value for name, value in vars(self).items() if name != "whole"},
+            "weights": to_host(self.weights),
+        }
 
     def inverse(self, t: float) -> Array:
         """(FᵀF + tI)⁻¹, (D, D)."""
         import torch
 
-        return torch.cholesky_inverse(_factor(mirrored(self.block.upper_gram), t)[0])
-
-
-@dataclass(frozen=True)
-class Points:
-    """What stands for the spectrum within reach of t₀, on the host."""
-
-    middle: float
-    """t₀."""
-    multiplicities: np.ndarray
-    """μ, (J,)."""
-    level: float
-    """As in `Profile`."""
-    squares: np.ndarray
-    """ζ of every target and, last, of the constant: (C + 1, J)."""
-    crossed: np.ndarray
-    """The same between each of them and the constant."""
-    moved: Array
-    """T_k(2S - 1)(G + t₀I)⁻¹b, (J, C + 1, D), on the device."""
-
-    @property
-    def values(self) -> np.ndarray:
-        """σ_j² / t₀ = tan² θ_j/2, (J,)."""
-        return np.tan(_angles() / 2) ** 2
-
-    def weights(self, ratio: np.ndarray) -> Array:
-        """(G + tI)⁻¹b at one t per target, (C, D); zero at t = ∞."""
-        finite = np.isfinite(ratio)
-        more = np.where(finite, ratio, self.middle) / self.middle - 1
-        shares = _chebyshev() @ (finite / (1 + np.cos(_angles() / 2)[:, None] ** 2 * more))
-        return (self.moved[:, :-1] * to_device_of(shares, self.moved)[:, :, None]).sum(0)
+        return torch.cholesky_inverse(shifted_factor(mirrored(self.block.upper_gram), t)[0])
 
 
 @dataclass(frozen=True)
@@ -202,99 +163,10 @@ class Known:
         return np.maximum(below, np.minimum(tangent, np.maximum(from_null, 0)))
 
 
-def reach() -> float:
-    """How far log t may be from log t₀: where ρ to the power of the degree is what the truncation may be."""
-    return 4 * math.atanh(TRUNCATION ** (1 / (STEP * STRIDES)))
-
-
-def _angles() -> np.ndarray:
-    """θ of the Chebyshev points cos θ = 2s - 1, rising, (J,)."""
-    count = STEP * STRIDES + 1
-    return (np.arange(count) + 0.5) * (math.pi / count)
-
-
-def _chebyshev() -> np.ndarray:
-    """(J, J): from values at the points to coefficients of T_k, and transposed, from bᵀT_k c to bᵀℓ_j c."""
-    angles = _angles()
-    matrix = np.cos(np.arange(len(angles))[:, None] * angles) * (2 / len(angles))
-    matrix[0] /= 2
-    return matrix
-
-
-def _factor(gram: Array, t: float | Array) -> tuple[Array, Array]:
-    """The lower Cholesky factor of G + tI, and whether that failed."""
-    import torch
-
-    shifted = gram.clone()
-    shifted.diagonal().add_(t)
-    return torch.linalg.cholesky_ex(shifted)
-
-
-def points(gram: Array, rows: Array, t: float) -> Points | None:
-    """Condense the spectrum about t, for the rows b, (C + 1, D), of which the last is of the constant.
-
-    None if there is no Cholesky factor.
-    """
-    import torch
-
-    factor, failed = _factor(gram, t)
-    moved = rows.new_empty(STEP * STRIDES + 1, *rows.shape)
-    moved[0] = torch.cholesky_solve(rows.T, factor).T
-    powers, strides = polynomials(torch.cholesky_inverse(factor).mul_(2 * t))
-    torch.matmul(moved[0], powers, out=moved[1 : STEP + 1])
-    before = moved[:STEP].flip(0)
-    for start in range(1, STEP * STRIDES - STEP, STEP):  # T_{k + STEP} = 2 T_STEP T_k - T_{k - STEP}
-        here, after = (moved[first : first + STEP].flatten(0, 1) for first in (start, start + STEP))
-        torch.addmm(before.flatten(0, 1), here, strides[0], beta=-1, alpha=2, out=after)
-        before = moved[start : start + STEP]
-    # <T_i, T_j> of all i up to STEP and all j that are multiples of it, as one product per row of both.
-    inners = torch.matmul(powers.transpose(0, 1), strides.permute(1, 2, 0)).sum(0)
-    found = (
-        factor.diagonal().log().sum(),
-        failed.double(),
-        torch.diagonal(powers, dim1=1, dim2=2).sum(1),
-        inners,
-        (moved * rows).sum(2),
-        moved @ rows[-1],
-    )
-    log_det, status, first, products, own, crossed = fetched(*found)
-    if status != 0:
-        return None
-    traces = np.concatenate([[float(gram.shape[0])], first, np.zeros(STEP * STRIDES - STEP)])
-    for stride in range(1, STRIDES):
-        for step in range(1, STEP + 1):
-            middle = stride * STEP
-            traces[middle + step] = 2 * products[step - 1, stride - 1] - traces[middle - step]
-    weights = _chebyshev()
-    multiplicities, far = traces @ weights, np.sin(_angles() / 2) ** 2
-    level = 2 * float(log_det) - gram.shape[0] * math.log(t) + 2 * float(multiplicities @ np.log(np.cos(_angles() / 2)))
-    return Points(t, multiplicities, level, own.T @ weights / far, crossed.T @ weights / far, moved)
-
-
-def polynomials(double: Array) -> tuple[Array, Array]:
-    """T_k(2S - 1) for k from 1 to STEP, and for its multiples below the degree: (STEP, D, D), (STRIDES - 1, D, D).
-
-    `double` is 2S, which is overwritten.
-    """
-    import torch
-
-    powers, strides = (double.new_empty(count, *double.shape) for count in (STEP, STRIDES - 1))
-    double.diagonal().sub_(1)
-    for stack, one in ((powers, double), (strides, powers[-1])):
-        stack[0] = one
-        for index in range(1, len(stack)):
-            before = stack[index - 2] if index > 1 else torch.zeros_like(one)
-            torch.addmm(before, stack[0], stack[index - 1], beta=-1, alpha=2, out=stack[index])
-            if index == 1:
-                stack[1].diagonal().sub_(1)
-    return powers, strides
-
-
 def condense(block: Block, n: float, drift: float) -> Spectrum | None:
     """The condensed spectrum of sums on an accelerator, as in `from_sums`; None where eigenvectors have to be found."""
     targets, dim = (int(size) for size in block.cross.shape)
-    numbers = (STEP * STRIDES + 1) * (targets + 1) * dim
-    if not is_torch(block.cross) or dim < SMALLEST_DIM or numbers > MOST_NUMBERS:
+    if not is_torch(block.cross) or dim < SMALLEST_DIM or numbers_at_once(targets, dim) > MOST_NUMBERS:
         return None
     if dim >= min(block.rows - round(block.n - n), n):
         return None
@@ -302,11 +174,12 @@ def condense(block: Block, n: float, drift: float) -> Spectrum | None:
 
     gram, rows = mirrored(block.upper_gram), torch.cat([block.cross, block.feature_sum[None]])
     size = torch.linalg.matrix_norm(gram)  # at least the largest σ²
-    factor, failed = _factor(gram, -rank_threshold(n, dim) * (size + drift))
+    factor, failed = shifted_factor(gram, -rank_threshold(n, dim) * (size + drift))
     reached = torch.linalg.solve_triangular(factor, rows.T, upper=False)
-    found = (failed.double(), size, gram.diagonal().sum(), block.target_squares, block.target_sum)
-    forms = ((reached**2).sum(0), reached.T @ reached[:, -1], (rows**2).sum(1), rows @ rows[-1])
-    status, norm, trace, squares, sums, *forms = fetched(*found, *forms)
+    status, norm, trace, squares, sums, *forms = fetched(
+        *(failed.double(), size, gram.diagonal().sum(), block.target_squares, block.target_sum),
+        *((reached**2).sum(0), reached.T @ reached[:, -1], (rows**2).sum(1), rows @ rows[-1]),
+    )
     if status != 0:
         return None
     mean, centred = sums / block.n, n < block.n
@@ -363,7 +236,7 @@ def _maximum(
         projected=None,
         unreachable_squares=plain.rest,
         target_squares=plain.squares,
-        vectors=Deferred(lambda: spectrum.whole.basis),
+        vectors=WrittenOut(np.empty((int(block.cross.shape[1]), 0))),
         noise_free=none,
         repeated=none,
         magnitude=float(norm) + drift,

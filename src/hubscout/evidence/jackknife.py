@@ -135,7 +135,7 @@ class RowsInBlocks:
         return replace(self, targets=values, target_shift=self.target_shift[chosen])
 
     def losses(self, weights: Array, constant: Array, precision: Array, kernel: Array, turned: Array) -> np.ndarray:
-        """Σ over the rows of each block and all targets of precision · residual², and of fᵀ(kernel f + turned): (B,)."""
+        """Σ over the rows of each block: precision · residual² of all targets, and fᵀ(kernel f + turned); (B,)."""
         found = []
         for part in chunks(*self.rows.shape, accelerated=True):
             rows, targets = less(self.rows[part], self.shift), self.targets[part]
@@ -161,9 +161,9 @@ def contributions_from_sums(
     """What each block adds to the evidence, averaged over targets, from its sums or its rows: (B,).
 
     The sums are of features f and targets y less their shifts. `upper_gram` is that of the spectrum, if at hand.
-    With o what must be added to f, `resolved` gives Ko, (D,), and oᵀKo for K = `times` (FᵀF + tI)⁻¹, which is its last
-    argument as `inverse` gives it; `constant`, (C,), is the residual where f and y are zero. From sums, all targets together need one D × D matrix K: the quadratic part of a
-    block is <K, F_bᵀF_b>.
+    With o what must be added to f, `resolved` gives Xo, (D,), and oᵀXo for X = `times` (FᵀF + tI)⁻¹, which is its last
+    argument as `inverse` gives it. `constant`, (C,), is the residual where f and y are zero. From sums, all targets
+    together need one D × D matrix K: the quadratic part of a block is <K, F_bᵀF_b>.
     """
     xp = namespace(weights)
     leverage = mean_leverages(spectrum, ratio)

@@ -119,11 +119,13 @@ def maximize_evidence(
     return warned(fit(statistics, Settings(solver, centred, jackknife, tolerance, max_iterations, keep_spectrum)))
 
 
-def fit(statistics: Statistics, settings: Settings, running: Sequence[Block] | RowsInBlocks = ()) -> Evidence:
+def fit(
+    statistics: Statistics, settings: Settings, running: Sequence[Block] = (), rows: RowsInBlocks | None = None
+) -> Evidence:
     """Maximise the evidence from sums.
 
-    `running` are the sums after each block of samples, or the rows, where the statistics hold all samples in one. There
-    is no error bar then if blocks would have to be left out and re-fitted.
+    Where the statistics hold all samples in one, the blocks are those of `rows`, or what the sums were after each block
+    of samples (`running`). There is no error bar then if blocks would have to be left out and re-fitted.
     """
     total = statistics.total()
     step, target_step = total.feature_sum / total.n, total.target_sum / total.n
@@ -142,10 +144,14 @@ def fit(statistics: Statistics, settings: Settings, running: Sequence[Block] | R
         apart = fit(statistics, replace(settings, center=True, jackknife="none")).over_base_rates
     fitted = assemble(*assembled, settings, apart)
     blocks = running or [statistics.blocks[index] for index in sorted(statistics.blocks)]
-    if settings.jackknife == "none" or len(blocks) < 2:
+    if settings.jackknife == "none" or len(rows or blocks) < 2:
         return fitted
     if settings.jackknife == "exact" or mean_leverages(spectrum, solution.ratio).max() > HIGH_LEVERAGE:
-        return fitted if running else replace(fitted, **vars(_refits(statistics, fitted, blocks, scored, settings)))
+        return (
+            fitted
+            if running or rows
+            else replace(fitted, **vars(_refits(statistics, fitted, blocks, scored, settings)))
+        )
     # What the sums of a block are about, and the residual there.
     constant = (-target_step if settings.center else total.target_shift)[np.flatnonzero(scored)]
     far, origin = spectrum.mean_coordinates, -step if settings.center else total.shift
@@ -164,15 +170,12 @@ def fit(statistics: Statistics, settings: Settings, running: Sequence[Block] | R
         moved = times * origin / (spectrum.squared_singular_values + t)
         return spectrum.vectors.combine(moved[None, :])[0], float(origin @ moved)
 
-    rows = blocks.select(scored) if isinstance(blocks, RowsInBlocks) else None
-    parts = rows or [block.select(scored) for block in blocks]
+    parts = rows.select(scored) if rows else [block.select(scored) for block in blocks]
     gram = part.upper_gram if far is None else None
     contributions = contributions_from_sums(
         parts, spectrum, gram, solution.ratio, fitted.beta[scored], weights, resolved, constant
     )
-    if rows is not None:
-        return replace(fitted, **vars(error_from_contributions(fitted.score, contributions, rows.sizes)))
-    sizes = np.array([block.n for block in blocks])
+    sizes = rows.sizes if rows else np.array([block.n for block in blocks])
     if running:
         contributions, sizes = np.diff(contributions, prepend=0.0), np.diff(sizes, prepend=0)
     return replace(fitted, **vars(error_from_contributions(fitted.score, contributions, sizes)))

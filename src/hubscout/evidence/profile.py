@@ -75,7 +75,12 @@ class Profile:
         odds = self.values[:, None] * to_device_of(np.exp(-log_t), self.values)[None, :]
         shrunk = 1 / (1 + odds)
         kept = odds * shrunk
-        found = (self.squares @ shrunk, self.squares @ (kept * shrunk), self._total(kept), self._total(namespace(odds).log1p(odds)))
+        found = (
+            self.squares @ shrunk,
+            self.squares @ (kept * shrunk),
+            self._total(kept),
+            self._total(namespace(odds).log1p(odds)),
+        )
         left, change, rise, logs = fetched(*found)
         q, rise, logs = self.unreachable[:, None] + left, rise / self.n, logs + self.level
         slope = rise - change / q

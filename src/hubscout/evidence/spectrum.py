@@ -269,7 +269,11 @@ def score_rounding(spectrum: Spectrum, ratio: np.ndarray, beta: np.ndarray) -> f
     wrong = EPSILON * (spectrum.magnitude or np.sqrt(values * values[-1])) / (values + smallest)
     share = float((to_host(spectrum.target_magnitude) * beta / n)[finite].max())
     counted = wrong if spectrum.multiplicities is None else wrong * spectrum.multiplicities
-    return 8 * math.sqrt(max(float(counted @ wrong), 0.0)) / n + 0.5 * max(share - 1, 0.0) * float(wrong.max()) + 4 * EPSILON * share
+    return (
+        8 * math.sqrt(max(float(counted @ wrong), 0.0)) / n
+        + 0.5 * max(share - 1, 0.0) * float(wrong.max())
+        + 4 * EPSILON * share
+    )
 
 
 def score_without(square: float, spectrum: Spectrum, ratio: np.ndarray, beta: np.ndarray) -> float:
