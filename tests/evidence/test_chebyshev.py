@@ -34,7 +34,9 @@ def errors(problem, middle, away):
         abs(log_det - np.log1p(values / t).sum()),
         (abs(own - forms) / forms).max(),
         (abs(crossed - mixed) / np.sqrt(forms * forms[-1])).max(),
-        (np.linalg.norm(found.weights(np.full(4, t)).numpy() - weights, axis=1) / np.linalg.norm(weights, axis=1)).max(),
+        (
+            np.linalg.norm(found.weights(np.full(4, t)).numpy() - weights, axis=1) / np.linalg.norm(weights, axis=1)
+        ).max(),
     )
 
 

@@ -7,11 +7,12 @@ Whether the maximum over all t is the one in reach is proved, not guessed. For x
 concave; with 2L/n less its null value called g, b = Fᵀy, c = dq/dlog t, γ = -dlog det/dlog t and Δ = q(0):
 
     t ≥ t₁:  g ≤ max[g(t₁), -log(q + c)]   and   g ≤ max[0, -log(1 - ‖b‖²/(t₁‖y‖²)) - log det(I + G/t₁)/n]
-    t ≤ t₁:  g ≤ g(t₁) + max(0, 1 - δ - γ/n) · log(1/δ)/(1 - δ),   δ = Δ/q
+    t ≤ t₁:  q(t) ≥ max[q - c (t₁/t - 1), Δ + (q - Δ) t/t₁]
+             log det(I + G/t) ≥ max[log det(I + G/t₁) + γ log t₁/t, log det G - D log t]
 
-with q, c and γ at t₁; the last since c ≤ q - Δ. The fit with an intercept is that of centred features, and has the same
-bounds. A Cholesky factor of G less what is rounding in σ² shows that the rank is full, and gives a lower bound of Δ.
-Where any of this fails, there is no condensed spectrum.
+with q, c and γ at t₁. The fit with an intercept is that of centred features, and has the same bounds. A Cholesky factor
+of G less what is rounding in σ² shows that the rank is full, and gives lower bounds of Δ and log det G. Where any of
+this fails, there is no condensed spectrum.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from hubscout.evidence.array_backend import EPSILON, Array, fetched, is_torch, mirrored, to_host
-from hubscout.evidence.base_rates import BaseRateProfile
+from hubscout.evidence.base_rates import TINY, BaseRateProfile
 from hubscout.evidence.block import Block
 from hubscout.evidence.chebyshev import Points, numbers_at_once, points, reach, shifted_factor
 from hubscout.evidence.eigenvectors import WrittenOut
@@ -36,6 +37,12 @@ SMALLEST_DIM = 1024
 """Dimensions, below which an accelerator finds eigenvectors in the time."""
 TRIES = 2
 """Of t₀: a guess, and the middle of what was found with it."""
+NEAR = 0.5
+"""In log t: a second t₀ that is as close to the first would find no more."""
+SMALLEST_SPARE = 1e-7
+"""The share of the constant beyond the features, below which it is not found as a difference of forms."""
+BENDS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+"""ℓ₁ that are tried."""
 MOST_NUMBERS = 3 << 27
 """At a time: 3 GiB, which 4,096 dimensions take."""
 LARGEST_CONDITION = 1e9
@@ -117,7 +124,8 @@ class CondensedBaseRates(BaseRateProfile):
         """What bounds the gain beyond this t."""
         every, place = slice(None), np.full(len(self.squares), log_t)
         (form, along, level, _), _ = self._forms(np.exp(place), every, place)
-        return End(self.gain(place, every), -np.log(form - along**2 / level), *self.rates(place, every))
+        fit, rates = -np.log(form - along**2 / level), self.rates(place, every)
+        return End(self.gain(place, every), fit, *rates, log_t + math.log(self.scale))
 
 
 @dataclass(frozen=True)
@@ -131,6 +139,7 @@ class End:
     """γ / n."""
     fall: np.ndarray
     """c / q."""
+    log_t: float
 
     @classmethod
     def of(cls, profile: Profile, log_t: float) -> End:
@@ -139,7 +148,7 @@ class End:
         gain, q = profile.gain(np.exp(place), profile.squares, profile.unreachable)
         slope, _ = profile.slopes(place, profile.squares, profile.unreachable)
         rise = np.full(len(q), profile.multiplicities @ (1 / (1 + math.exp(log_t) / profile.values)) / profile.n)
-        return cls(gain, -np.log(q), rise, rise - slope)
+        return cls(gain, -np.log(q), rise, rise - slope, log_t + math.log(profile.scale))
 
 
 @dataclass(frozen=True)
@@ -153,14 +162,37 @@ class Known:
     """A lower bound of Δ."""
     pull: np.ndarray
     """‖Fᵀy‖² / ‖y‖²."""
+    log_det: float
+    """A lower bound of log det FᵀF."""
+    dim: int
 
-    def most_beyond(self, low: End, high: End, t: float) -> np.ndarray:
-        """At least the largest gain at any t that is not between the ends, of which `t` is the higher, (C,)."""
-        left = np.minimum(self.rest / self.squares * np.exp(low.fit), 1 - EPSILON)
-        below = low.gain - np.maximum(1 - left - low.rise, 0) * np.log(left) / (1 - left)
+    def most_beyond(self, low: End, high: End) -> np.ndarray:
+        """At least the largest gain at any t that is not between the ends, at log t, (C,)."""
         tangent = np.maximum(high.gain, high.fit - np.log1p(high.fall))
-        from_null = high.gain - high.fit - np.log1p(-np.minimum(self.pull / t, 1 - EPSILON))
-        return np.maximum(below, np.minimum(tangent, np.maximum(from_null, 0)))
+        from_null = high.gain - high.fit - np.log1p(-np.minimum(self.pull / math.exp(high.log_t), 1 - EPSILON))
+        return np.maximum(self._most_below(low), np.minimum(tangent, np.maximum(from_null, 0)))
+
+    def _most_below(self, low: End) -> np.ndarray:
+        """The same at any lower t.
+
+        With ℓ = log t₁/t, the bound by the tangent of q is convex in ℓ, and so largest at an end of [0, ℓ₁], whatever
+        ℓ₁ is; from there on the bound by the chord is concave, with either line for the penalty.
+        """
+        left = np.minimum(self.rest / self.squares * np.exp(low.fit), 1 - EPSILON)
+        # The penalty as lines in ℓ, level + slope ℓ: the tangent of log det, and what it tends to.
+        lines = (low.fit - low.gain, low.rise), ((self.log_det - self.dim * low.log_t) / self.n, self.dim / self.n)
+        (first, slope), (second, steeper) = lines
+        crossing = np.maximum((first - second) / (steeper - slope), 0)
+        peaks = [np.log((1 - left) * np.maximum(1 - b, EPSILON) / (left * b)) for _, b in lines]
+        best = np.full(len(left), np.inf)
+        for start in BENDS:
+            place = np.maximum(np.where(peaks[0] < crossing, peaks[0], np.maximum(peaks[1], crossing)), start)
+            penalty = np.maximum(first + slope * place, second + steeper * place)
+            chord = low.fit - np.log(left + (1 - left) * np.exp(-place)) - penalty
+            remains = 1 - low.fall * math.expm1(start)
+            bend = low.fit - np.log(np.maximum(remains, TINY)) - first - slope * start
+            best = np.minimum(best, np.maximum(np.maximum(chord, bend), low.gain))
+        return best
 
 
 def condense(block: Block, n: float, drift: float) -> Spectrum | None:
@@ -176,9 +208,15 @@ def condense(block: Block, n: float, drift: float) -> Spectrum | None:
     size = torch.linalg.matrix_norm(gram)  # at least the largest σ²
     factor, failed = shifted_factor(gram, -rank_threshold(n, dim) * (size + drift))
     reached = torch.linalg.solve_triangular(factor, rows.T, upper=False)
-    status, norm, trace, squares, sums, *forms = fetched(
+    status, norm, trace, squares, sums, log_det, *forms = fetched(
         *(failed.double(), size, gram.diagonal().sum(), block.target_squares, block.target_sum),
-        *((reached**2).sum(0), reached.T @ reached[:, -1], (rows**2).sum(1), rows @ rows[-1]),
+        *(
+            2 * factor.diagonal().log().sum(),
+            (reached**2).sum(0),
+            reached.T @ reached[:, -1],
+            (rows**2).sum(1),
+            rows @ rows[-1],
+        ),
     )
     if status != 0:
         return None
@@ -186,16 +224,23 @@ def condense(block: Block, n: float, drift: float) -> Spectrum | None:
     within = squares - sums * mean
     own, crossed, pulled, pulled_crossed = (one[:-1] for one in forms)
     spare = block.n - float(forms[0][-1])  # of the constant, beyond the features
-    plain = Known(n, squares, squares - own, pulled / squares)
-    if spare < SMALLEST_REST * block.n or (within < SMALLEST_REST * squares).any():
+    plain = Known(n, squares, squares - own, pulled / squares, float(log_det), dim)
+    if spare < SMALLEST_SPARE * block.n or (within < SMALLEST_REST * squares).any():
         return None
     pulled_within = pulled - 2 * mean * pulled_crossed + mean**2 * float(forms[2][-1])
-    beyond = Known(block.n - 1, within, plain.rest - (sums - crossed) ** 2 / spare, pulled_within / within)
+    beyond = Known(
+        block.n - 1,
+        within,
+        plain.rest - (sums - crossed) ** 2 / spare,
+        pulled_within / within,
+        plain.log_det + math.log(spare / block.n),
+        dim,
+    )
     if any((known.rest < SMALLEST_REST * known.squares).any() for known in (plain, beyond)):
         return None
     t = _guess(beyond, dim, float(trace) - float(forms[2][-1]) / block.n)
     for _ in range(TRIES):
-        if not t > float(norm) / LARGEST_CONDITION or math.isinf(t):
+        if not float(norm) / LARGEST_CONDITION < t < math.inf:
             return None
         around = points(gram, rows, t)
         if around is None:
@@ -210,24 +255,28 @@ def _maximum(
     block: Block, drift: float, norm: np.ndarray, around: Points, plain: Known, beyond: tuple[Known, np.ndarray] | None
 ) -> tuple[Condensed | None, float]:
     """The maximum by these points, if it is one of all t; and where to look for a better t₀."""
-    low, high, top = -reach(), reach(), around.middle * math.exp(reach())
+    low, high = -reach(), reach()
     squares = around.squares[:-1] / plain.squares[:, None]
     standard = (squares, 1 - squares.sum(1), around.multiplicities, around.level)
     profile = Profile(plain.n, around.middle, around.values, *standard)
     solution = maximize_profile(profile, np.linspace(low, high, math.ceil(2 * high / GRID_STEP) + 1))
     ratio, rates = solution.ratio, None
     gain, q = profile.gain(ratio / around.middle, profile.squares, profile.unreachable)
-    sure = plain.most_beyond(End.of(profile, low), End.of(profile, high), top) <= np.maximum(gain, 0) + TIE
+    sure = plain.most_beyond(End.of(profile, low), End.of(profile, high)) <= np.maximum(gain, 0) + TIE
     if beyond is not None:
         search = CondensedBaseRates.at(around, beyond[1], beyond[0])
         rates = search.maximize()
         best = 2 * rates[0] + TIE
-        sure &= beyond[0].most_beyond(search.end(low), search.end(high), top) <= best
+        sure &= beyond[0].most_beyond(search.end(low), search.end(high)) <= best
         ratio = np.append(ratio, rates[1])
-    finite = np.log(ratio[np.isfinite(ratio)])
-    middle = math.exp((finite.min() + finite.max()) / 2) if len(finite) else math.inf
     if not sure.all():
-        return None, middle
+        finite = np.log(ratio[np.isfinite(ratio)])
+        if not len(finite):
+            return None, math.inf
+        # What is at the lower end is on its way down.
+        lowest = finite.min() - high * (finite.min() < math.log(around.middle) - high + GRID_STEP)
+        middle = (lowest + finite.max()) / 2
+        return None, math.exp(middle) if abs(middle - math.log(around.middle)) > NEAR else math.inf
     none = np.zeros(len(q), dtype=bool)
     spectrum = Condensed(
         n=plain.n,
