@@ -258,6 +258,7 @@ def main() -> None:
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--device")
     parser.add_argument("--degrees", nargs="*", default=[""], help="of polynomials on a device, as STEPxSTRIDES")
+    parser.add_argument("--smallest-dim", type=int, help="from which eigenvectors are done without on a device")
     parser.add_argument("--size", nargs=3, type=int, metavar=("N", "D", "CLASSES"), help="one shape of this size")
     parser.add_argument("--newton-only", action="store_true", help="leave the paper's solvers out")
     parser.add_argument("--one-thread", action="store_true", help="processor seconds of one thread")
@@ -274,11 +275,12 @@ def main() -> None:
     elif arguments.device:
         if arguments.device == "cpu":
             array_backend.HOST_TENSORS_AS_NUMPY, condensed.SMALLEST_DIM = False, 1
+        condensed.SMALLEST_DIM = arguments.smallest_dim or condensed.SMALLEST_DIM
         for degree in arguments.degrees:
             if degree:
                 chebyshev.STEP, chebyshev.STRIDES = (int(number) for number in degree.split("x"))
             for shape in shapes:
-                found = time_on_device(shape, arguments.device, compare=shape is shapes[0])
+                found = time_on_device(shape, arguments.device, compare=not results)
                 name = f"{names[shape]}, degree {chebyshev.STEP}×{chebyshev.STRIDES}".replace("\n", ", ")
                 results[name] = found
                 print(
