@@ -5,6 +5,8 @@
     python benchmarks/evidence.py --memory             # peak memory of a stream of a million samples
     python benchmarks/evidence.py --one-thread         # processor seconds of one thread, for a machine that others use
     python benchmarks/evidence.py --device cuda        # with features on the device: every shape, and its parts
+    python benchmarks/evidence.py --device cuda --shapes Aircraft --degrees 6x8 8x8 8x10   # of other polynomials
+    python benchmarks/evidence.py --device cpu --size 1500 256 20                          # to try that without one
 
 Times are the best of several repeats in one process; on a noisy machine only their ratios mean anything. What the
 spectrum could cost at best is in `benchmarks/reduction.py`.
@@ -16,6 +18,7 @@ import argparse
 import importlib.util
 import json
 import resource
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,7 +28,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from hubscout.evidence import Statistics, logme, maximize_evidence
+from hubscout.evidence import Evidence, Statistics, array_backend, chebyshev, condensed, logme, maximize_evidence
+from hubscout.evidence.array_backend import Array
+from hubscout.evidence.maximize import Jackknife
 
 
 @dataclass(frozen=True)
@@ -143,21 +148,17 @@ def stream_memory(n: int, dim: int, classes: int, batch: int) -> dict[str, float
 
 
 def time_on_device(shape: Shape, device: str, *, compare: bool) -> dict[str, float]:
-    """Median milliseconds with features on an accelerator: the score and its parts. To `compare` it with that of the
-    CPU takes longer than all the rest.
+    """Median milliseconds with features on an accelerator: the score and its parts, by eigenvectors and without.
+
+    To `compare` it with the score of the CPU takes longer than all the rest.
     """
     import torch
 
     features, labels = make(shape)
     on_device, ids = torch.from_numpy(features).to(device), torch.from_numpy(labels).to(device)
     rows = on_device.double()
-    gram = rows @ rows.T if shape.n < shape.dim else rows.T @ rows
-    works: dict[str, Callable[[], object]] = {
-        "gram": lambda: rows @ rows.T if shape.n < shape.dim else rows.T @ rows,
-        "eigh": lambda: torch.linalg.eigh(gram),
-        "newton": lambda: logme(on_device, ids, jackknife="none"),
-        "with error bar": lambda: logme(on_device, ids),
-    }
+    dual = shape.n < shape.dim
+    gram = rows @ rows.T if dual else rows.T @ rows
 
     def milliseconds(work: Callable[[], object]) -> float:
         def waited() -> None:
@@ -168,11 +169,66 @@ def time_on_device(shape: Shape, device: str, *, compare: bool) -> dict[str, flo
         best_of(3, waited)
         return 1000 * sorted(best_of(1, waited) for _ in range(15))[7]
 
+    def scored(*, eigenvectors: bool, jackknife: Jackknife) -> Evidence:
+        kept = condensed.SMALLEST_DIM
+        try:
+            condensed.SMALLEST_DIM = sys.maxsize if eigenvectors else kept
+            return logme(on_device, ids, jackknife=jackknife)
+        finally:
+            condensed.SMALLEST_DIM = kept
+
+    works: dict[str, Callable[[], object]] = {
+        "gram": lambda: rows @ rows.T if dual else rows.T @ rows,
+        "eigh": lambda: torch.linalg.eigh(gram),
+        "newton by eigh": lambda: scored(eigenvectors=True, jackknife="none"),
+        "with error bar by eigh": lambda: scored(eigenvectors=True, jackknife="linear"),
+        "newton": lambda: scored(eigenvectors=False, jackknife="none"),
+        "with error bar": lambda: scored(eigenvectors=False, jackknife="linear"),
+    }
     found = {name: milliseconds(work) for name, work in works.items()}
+    direct, fitted = (scored(eigenvectors=one, jackknife="linear") for one in (True, False))
+    if isinstance(fitted.spectrum, condensed.Condensed):
+        found |= parts_of_condensing(rows, labels, gram, fitted.spectrum, milliseconds)
+    found["condensed"] = float(isinstance(fitted.spectrum, condensed.Condensed))
+    found["score differs"] = float(abs(fitted.per_target - direct.per_target).max())
+    found["gain differs"] = float(abs(fitted.per_target_gain - direct.per_target_gain).max())
+    distance = np.linalg.norm(fitted.weights - direct.weights, axis=1)
+    found["weights differ, relative"] = float((distance / np.linalg.norm(direct.weights, axis=1)).max())
+    if fitted.standard_error and direct.standard_error:
+        found["error bar differs, relative"] = abs(fitted.standard_error / direct.standard_error - 1)
     if compare:
         reference = logme(features.astype(np.float64), labels, jackknife="none").score
-        found["distance from the CPU"] = abs(logme(on_device, ids, jackknife="none").score - reference)
+        found["distance from the CPU"] = abs(fitted.score - reference)
     return found
+
+
+def parts_of_condensing(
+    rows: Array, labels: np.ndarray, gram: Array, spectrum: condensed.Condensed, timer: Callable[..., float]
+) -> dict[str, float]:
+    """Milliseconds of what a condensed spectrum is made of, about its own t₀."""
+    import torch
+
+    one_hot = np.eye(int(labels.max()) + 1)[labels]
+    targets = torch.cat([torch.from_numpy(one_hot).to(rows.device).T @ rows, rows.sum(0)[None]])
+    t = spectrum.profile.scale
+    shifted = gram + t * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+    factor = torch.linalg.cholesky(shifted)
+    inverse = torch.cholesky_inverse(factor)
+    points = chebyshev.points(gram, targets, t)
+    assert points is not None
+    works: dict[str, Callable[[], object]] = {
+        "one product": lambda: gram @ gram,
+        "factor": lambda: torch.linalg.cholesky_ex(shifted),
+        "triangular solve": lambda: torch.linalg.solve_triangular(factor, targets.T, upper=False),
+        "solve": lambda: torch.cholesky_solve(targets.T, factor),
+        "inverse": lambda: torch.cholesky_inverse(factor),
+        "inverse by two solves": lambda: torch.cholesky_solve(torch.eye(len(gram)).to(gram), factor),
+        "polynomials": lambda: chebyshev.polynomials(2 * t * inverse),
+        "points": lambda: chebyshev.points(gram, targets, t),
+        "weights": lambda: points.weights(spectrum.solution.ratio),
+        "condense": lambda: condensed.condense(spectrum.block, spectrum.n, spectrum.drift),
+    }
+    return {name: timer(work) for name, work in works.items()}
 
 
 def show(results: dict[str, dict[str, float]]) -> None:
@@ -201,22 +257,38 @@ def main() -> None:
     parser.add_argument("--shapes", nargs="*", help="parts of shape names; default: all")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--device")
+    parser.add_argument("--degrees", nargs="*", default=[""], help="of polynomials on a device, as STEPxSTRIDES")
+    parser.add_argument("--smallest-dim", type=int, help="from which eigenvectors are done without on a device")
+    parser.add_argument("--size", nargs=3, type=int, metavar=("N", "D", "CLASSES"), help="one shape of this size")
     parser.add_argument("--newton-only", action="store_true", help="leave the paper's solvers out")
     parser.add_argument("--one-thread", action="store_true", help="processor seconds of one thread")
     parser.add_argument("--json", type=Path, help="write the numbers here as well")
     arguments = parser.parse_args()
     results: dict[str, dict[str, float]] = {}
     shapes = [s for s in SHAPES if not arguments.shapes or any(part in s.name for part in arguments.shapes)]
+    if arguments.size:
+        shapes = [Shape("made to measure", *arguments.size, 0)]
     names = {shape: f"{shape.name}\n{shape.n}×{shape.dim}, {shape.classes} classes" for shape in shapes}
     if arguments.memory:
         results["stream"] = stream_memory(1_000_000, 1024, 100, 4096)
         print(json.dumps(results, indent=1))
     elif arguments.device:
-        for shape in shapes:
-            found = time_on_device(shape, arguments.device, compare=shape is shapes[0])
-            results[names[shape].replace("\n", ", ")] = found
-            values = (f"{name} {value:.3g}" for name, value in found.items())
-            print(f"{names[shape]}, ms: ".replace("\n", ", ") + ", ".join(values), flush=True)
+        if arguments.device == "cpu":
+            array_backend.HOST_TENSORS_AS_NUMPY, condensed.SMALLEST_DIM = False, 1
+        condensed.SMALLEST_DIM = arguments.smallest_dim or condensed.SMALLEST_DIM
+        for degree in arguments.degrees:
+            if degree:
+                chebyshev.STEP, chebyshev.STRIDES = (int(number) for number in degree.split("x"))
+            for shape in shapes:
+                found = time_on_device(shape, arguments.device, compare=not results)
+                name = f"{names[shape]}, degree {chebyshev.STEP}×{chebyshev.STRIDES}".replace("\n", ", ")
+                results[name] = found
+                print(
+                    f"{name}; ms, and differences:",
+                    *(f"  {key:30}{value:.3g}" for key, value in found.items()),
+                    sep="\n",
+                )
+                sys.stdout.flush()
     else:
         from threadpoolctl import threadpool_limits
 

@@ -6,7 +6,7 @@ import torch
 from sklearn.datasets import load_diabetes, load_digits
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hubscout.evidence import Statistics, logme, maximize_evidence
+from hubscout.evidence import Statistics, condensed, logme, maximize_evidence
 
 FIELDS = (
     "score",
@@ -138,10 +138,17 @@ class Counted(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize(("jackknife", "operations", "looks"), [("none", 450, 20), ("linear", 780, 25)])
+@pytest.mark.parametrize(
+    ("smallest", "jackknife", "operations", "looks"),
+    [(1024, "none", 450, 18), (1024, "linear", 490, 20), (1, "none", 165, 9), (1, "linear", 200, 11)],
+    ids=["eigenvectors", "eigenvectors, error bar", "condensed", "condensed, error bar"],
+)
 @pytest.mark.usefixtures("tensors_stay_tensors")
-def test_an_accelerator_is_given_few_kernels_and_seldom_waited_for(generator, jackknife, operations, looks):
+def test_an_accelerator_is_given_few_kernels_and_seldom_waited_for(
+    generator, monkeypatch, smallest, jackknife, operations, looks
+):
     """Each of them takes the processor longer to start than the accelerator to run."""
+    monkeypatch.setattr(condensed, "SMALLEST_DIM", smallest)
     ids = np.arange(900) % 60
     features = generator.normal(size=(900, 90)) + generator.normal(size=(60, 90))[ids]
     with Counted() as counted:

@@ -96,27 +96,33 @@ def test_both_are_the_same_function(profiles):
     whole = slice(None)
     for place in (-6.0, -3.0, 0.0, 2.0):
         points = np.full(3, place)
-        first, second = (profile._gain(points, whole) for profile in profiles)
+        first, second = (profile.gain(points, whole) for profile in profiles)
         np.testing.assert_allclose(second, first, atol=1e-10)
-        np.testing.assert_allclose(profiles[1]._slope(points, whole), profiles[0]._slope(points, whole), atol=1e-9)
+        np.testing.assert_allclose(
+            np.subtract(*profiles[1].rates(points, whole)), np.subtract(*profiles[0].rates(points, whole)), atol=1e-9
+        )
         for profile in profiles:
-            np.testing.assert_allclose(profile._gain(points[:1])[:, 0], first, atol=1e-10)
+            np.testing.assert_allclose(profile.gain(points[:1])[:, 0], first, atol=1e-10)
 
 
 def test_slopes_are_derivatives(profiles):
     step, whole = 1e-4, slice(None)
     for profile in profiles:
         for place in (-6.0, -3.0, 0.0, 2.0):
-            low, high = (profile._gain(np.full(3, place + shift), whole) for shift in (-step, step))
-            np.testing.assert_allclose(profile._slope(np.full(3, place), whole), (high - low) / (2 * step), atol=1e-7)
+            low, high = (profile.gain(np.full(3, place + shift), whole) for shift in (-step, step))
+            np.testing.assert_allclose(
+                np.subtract(*profile.rates(np.full(3, place), whole)), (high - low) / (2 * step), atol=1e-7
+            )
 
 
 def test_the_maximum_is_no_less_than_anywhere(profiles):
     everywhere = np.linspace(-12, 8, 400)
     for profile in profiles:
         gain, ratio = profile.maximize()
-        assert (2 * gain >= profile._gain(everywhere).max(1) - 1e-12).all()
-        np.testing.assert_allclose(profile._slope(np.log(ratio / profile.scale), slice(None)), 0, atol=1e-7)
+        assert (2 * gain >= profile.gain(everywhere).max(1) - 1e-12).all()
+        np.testing.assert_allclose(
+            np.subtract(*profile.rates(np.log(ratio / profile.scale), slice(None))), 0, atol=1e-7
+        )
 
 
 @pytest.mark.parametrize("dim", [39, 30])

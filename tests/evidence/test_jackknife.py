@@ -297,3 +297,26 @@ def test_tensors_have_the_error_bar_of_arrays(generator, tensors_stay_tensors, n
     assert tensors.standard_error == pytest.approx(arrays.standard_error, rel=0.02)
     variances = [fitted.predict_variance(features[:5]) for fitted in (arrays, tensors)]
     np.testing.assert_allclose(variances[1], variances[0], rtol=1e-7)
+
+
+@pytest.mark.parametrize("offset", [0.0, 30.0, 1e6])
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("kind", ["classification", "multilabel", "regression"])
+def test_rows_on_an_accelerator_have_the_error_bar_of_sums_by_block(
+    generator, tensors_stay_tensors, monkeypatch, kind, center, offset
+):
+    import torch
+
+    features, ids = labelled(generator, 300, 20)
+    targets = {
+        "classification": ids,
+        "multilabel": np.column_stack([ids == 0, features[:, 0] > 1, features[:, 0] > 1e9]).astype(np.int64),
+        "regression": features[:, :2] + generator.normal(size=(300, 2)) + offset / 10,
+    }[kind]
+    features = features + offset
+    sums = logme(features, targets, kind=kind, center=center, blocks=7)
+    monkeypatch.setattr("hubscout.evidence.array_backend.ACCELERATED_BYTES", 1)  # several parts
+    rows = logme(torch.from_numpy(features), torch.from_numpy(targets), kind=kind, center=center, blocks=7)
+    assert rows.standard_error == pytest.approx(sums.standard_error, rel=1e-7)
+    np.testing.assert_allclose(rows.block_scores, sums.block_scores, atol=1e-8)
+    np.testing.assert_array_equal(rows.block_sizes, sums.block_sizes)

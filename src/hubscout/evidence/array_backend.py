@@ -25,8 +25,8 @@ HOST_TENSORS_AS_NUMPY = True
 STRIP, PART = 128, 1 << 17
 """Columns of a triangle that are packed together, and packed numbers that are added up together."""
 
-CHUNK_BYTES = 1 << 25
-"""How much is promoted to float64 at a time."""
+CHUNK_BYTES, ACCELERATED_BYTES = 1 << 25, 1 << 27
+"""How much is promoted to float64 at a time, by a processor and by an accelerator."""
 
 
 def is_torch(array: object) -> bool:
@@ -117,9 +117,9 @@ def zeros_like_device(reference: Array, *shape: int) -> Array:
     return np.zeros(shape)
 
 
-def chunks(length: int, width: int) -> Iterator[slice]:
+def chunks(length: int, width: int, *, accelerated: bool = False) -> Iterator[slice]:
     """Slices of `length` rows of `width` numbers, each about `CHUNK_BYTES` as float64, all about the same size."""
-    rows = max(CHUNK_BYTES // (8 * max(width, 1)), 256)
+    rows = max((ACCELERATED_BYTES if accelerated else CHUNK_BYTES) // (8 * max(width, 1)), 256)
     count = -(-length // rows)
     for index in range(count):
         yield slice(index * length // count, (index + 1) * length // count)

@@ -12,6 +12,7 @@ from hubscout.evidence.array_backend import (
     Array,
     add_product,
     chunks,
+    is_torch,
     less,
     namespace,
     sums_by_id,
@@ -25,7 +26,7 @@ from hubscout.evidence.block import check_scored, observations
 from hubscout.evidence.checks import Targets, check_features, check_finite, check_targets, default_center
 from hubscout.evidence.eigenvectors import Deferred
 from hubscout.evidence.evidence import Evidence
-from hubscout.evidence.jackknife import assign_blocks, contributions_from_rows, error_from_contributions
+from hubscout.evidence.jackknife import RowsInBlocks, assign_blocks, contributions_from_rows, error_from_contributions
 from hubscout.evidence.maximize import Jackknife, Settings, assemble, fit, warned
 from hubscout.evidence.offset import is_far, mean_direction
 from hubscout.evidence.posterior import dual_residuals, mean_weights
@@ -118,11 +119,17 @@ def logme(
 def _primal(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Settings) -> Evidence:
     """Sums by block, then as from any other sums."""
     settled = replace(settings, keep_spectrum=True)
-    blocks = np.zeros_like(block_of_row) if settings.jackknife == "none" else block_of_row
-    together = settings.jackknife == "linear" and may_be_rounded(rows, labels)
-    statistics, running = sums_of_rows(rows, labels, blocks, together=together)
-    fitted = fit(statistics, settled, running)
-    if len(running) > 1 and fitted.standard_error is None:
+    one, linear, again = np.zeros_like(block_of_row), settings.jackknife == "linear", None
+    blocks = one if settings.jackknife == "none" else block_of_row
+    # An accelerator needs no sums by block, but for fits without one.
+    by_row = linear and is_torch(rows)
+    together = linear and may_be_rounded(rows, labels)
+    statistics, running = sums_of_rows(rows, labels, one if by_row else blocks, together=together)
+    if by_row:
+        shifts = statistics.blocks[0].shift, statistics.blocks[0].target_shift
+        again = RowsInBlocks(rows, to_device_of(labels.values, rows), blocks, *shifts)
+    fitted = fit(statistics, settled, running, again)
+    if len(again or running) > 1 and fitted.standard_error is None:
         statistics, _ = sums_of_rows(rows, labels, blocks, together=False)
         fitted = fit(statistics, settled)
     if settings.jackknife != "exact" and not SOLVERS[settings.solver].needs_sums:
@@ -132,7 +139,7 @@ def _primal(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Se
             return namespace(weights).concat([less(rows[part], shift) @ weights for part in chunks(*rows.shape)])
 
         rounding = fitted.rounding
-        if kept(fitted.spectrum).cut:
+        if fitted.spectrum is not None and fitted.spectrum.cut:
             rounding = _looked_into(fitted, labels, product)
         if rounding > ROUNDING_TOLERANCE or fitted.unbounded:
             return _decomposed(rows, labels, block_of_row, settings)
@@ -172,7 +179,7 @@ def _dual(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Sett
     """For fewer samples than dimensions: an n × n eigenproblem, and no D × D matrix anywhere."""
     n, dim = (int(size) for size in rows.shape)
     means = _column_means(rows)
-    if not settings.center and is_far(means, n, _spread(rows, means)):
+    if not settings.center and is_far(means @ means, n, _spread(rows, means)):
         return _decomposed(rows, labels, block_of_row, settings)
     targets, target_means, squares, scored = _dense_targets(rows, labels, settings)
     taken = means if settings.center else None
@@ -222,7 +229,7 @@ def _decomposed(rows: Array, labels: Targets, block_of_row: np.ndarray, settings
     features -= features.mean(0)  # what rounding left in the means
     direction = None
     if not settings.center:
-        if is_far(means, samples, float((features**2).sum())):
+        if is_far(means @ means, samples, float((features**2).sum())):
             direction = mean_direction(lambda vector: features.T @ (features @ vector), means, samples)
         else:
             features = to_float64(rows)

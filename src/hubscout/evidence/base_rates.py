@@ -49,7 +49,8 @@ class OverBaseRates:
     target_mean: np.ndarray
     """The base rates."""
     constant_column: np.ndarray
-    """The constant as one more target: as `constant`, or where the spectrum's targets are reduced, as those."""
+    """The constant as one more target: as `constant`; as those of a spectrum with reduced targets; or Fᵀ1 beside a
+    condensed one."""
     feature_mean: np.ndarray | None
     """What was taken away from the features of the spectrum."""
     spectrum: Spectrum | None
@@ -62,6 +63,10 @@ class OverBaseRates:
 
 def _projected(spectrum: Spectrum, column: np.ndarray) -> np.ndarray:
     """The z of a target that is given as those of the spectrum are."""
+    if spectrum.multiplicities is not None:
+        whole = spectrum.whole
+        values, column = whole.squared_singular_values, to_device_of(column, whole.squared_singular_values)
+        return to_host(whole.vectors.coordinates(column[None, :])[0] / namespace(values).sqrt(values))
     if spectrum.reduced is None or not len(column):
         return column
     return spectrum.reduced.projections(column[None, :], spectrum.squared_singular_values)[0]
@@ -72,6 +77,8 @@ def constant_of(spectrum: Spectrum, mean: Array) -> np.ndarray:
 
     With V, a = Uᵀ1 is that over σ: UᵀU Σ Vᵀ = Vᵀ Fᵀ 1.
     """
+    if spectrum.multiplicities is not None:
+        return to_host(spectrum.n * mean)
     if spectrum.reduced is not None:
         return spectrum.n * spectrum.reduced.vectors.reflect(mean[:, None], transposed=True)[:, 0]
     coordinates = spectrum.mean_coordinates
@@ -116,15 +123,29 @@ class _Search:
     values: Array
 
     @property
+    def ends(self) -> tuple[float, float]:
+        """Between which log t is searched."""
+        return np.log(float(self.values[0]) * SMALLEST_RATIO), np.log(LARGEST_RATIO)
+
+    @property
+    def level(self) -> float:
+        """What Σ log(1 + σ²/t) has beside that sum."""
+        return 0.0
+
+    def total(self, terms: Array) -> Array:
+        """Their sum over all directions, which are the rows."""
+        return terms.sum(0)
+
+    @property
     def least(self) -> float:
         """The least q that is not rounding: a part in n ε of ‖y‖², unless directions reach all of every target."""
         raise NotImplementedError
 
     def maximize(self) -> tuple[np.ndarray, np.ndarray]:
         """The largest gain and its t: the best point of a grid, then the zero of the slope beside it."""
-        low, high = np.log(float(self.values[0]) * SMALLEST_RATIO), np.log(LARGEST_RATIO)
+        low, high = self.ends
         grid = np.linspace(low, high, int(np.ceil((high - low) / GRID_STEP)) + 1)
-        gains = self._gain(grid)
+        gains = self.gain(grid)
         # A processor works on what its cache holds, an accelerator on everything at once.
         size = len(gains) if is_torch(self.values) else max(PART_NUMBERS // len(self.values), 1)
         parts = range(0, len(gains), size)
@@ -149,7 +170,8 @@ class _Search:
         last, last_slope = place, np.zeros_like(place)
         for step in range(STEPS):
             place = np.where(running & ~((place >= left) & (place <= right)), (left + right) / 2, place)
-            slope = self._slope(place, part)
+            rise, fall = self.rates(place, part)
+            slope = rise - fall
             left, right = np.where(slope > 0, place, left), np.where(slope > 0, right, place)
             moved = place - last
             if step:
@@ -163,25 +185,25 @@ class _Search:
             if not running.any():
                 break
         place = np.clip(place, grid[np.maximum(best - 1, 0)], grid[np.minimum(best + 1, len(grid) - 1)])
-        return self._gain(place, part), place
+        return self.gain(place, part), place
 
-    def _gain(self, log_t: np.ndarray, part: slice | None = None) -> np.ndarray:
+    def gain(self, log_t: np.ndarray, part: slice | None = None) -> np.ndarray:
         """The gain times two: of all targets at all places, (C, G), or of a part of them at one place each."""
         t = to_device_of(np.exp(log_t), self.values)
-        logs = namespace(self.values).log1p(self.values[:, None] / t).sum(0)
+        logs = self.total(namespace(self.values).log1p(self.values[:, None] / t)) + self.level
         (form, along, level, logs), _ = self._forms(t, part, logs)
         q = (form - along**2 / level).clip(self.least)
         return -np.log(q) - (logs + np.log(level)) / (self.n - 1)
 
-    def _slope(self, log_t: np.ndarray, part: slice) -> np.ndarray:
-        """Its derivative in log t, at one place per target of the part."""
+    def rates(self, log_t: np.ndarray, part: slice) -> tuple[np.ndarray, np.ndarray]:
+        """How it rises with log t by the determinant, and falls by q, at one place per target of the part."""
         t = to_device_of(np.exp(log_t), self.values)
-        rise = (1 / (1 + t / self.values[:, None])).sum(0)
+        rise = self.total(1 / (1 + t / self.values[:, None]))
         (form, along, level, rise), (form_change, along_change, level_change) = self._forms(t, part, rise)
         ratio = along / level
         q = (form - ratio * along).clip(self.least)
         q_change = form_change - ratio * (2 * along_change - ratio * level_change)
-        return (rise - level_change / level) / (self.n - 1) - q_change / q
+        return (rise - level_change / level) / (self.n - 1), q_change / q
 
     def _forms(self, t: Array, part: slice | None, also: Array) -> tuple[Forms, Any]:
         """The forms of all targets at all t, without derivatives; or with a part, at one t per target of it.

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,8 +32,10 @@ from hubscout.errors import InputError, check_least
 from hubscout.evidence.array_backend import (
     Array,
     add_product,
+    chunks,
     fetched,
     is_torch,
+    less,
     namespace,
     packed_inners,
     to_device_of,
@@ -42,6 +44,7 @@ from hubscout.evidence.array_backend import (
     upper_zeros,
 )
 from hubscout.evidence.block import Block
+from hubscout.evidence.condensed import Condensed
 from hubscout.evidence.eigenvectors import WrittenOut
 from hubscout.evidence.spectrum import Spectrum
 
@@ -101,22 +104,66 @@ def _jackknife(score: float, pseudo: np.ndarray, sizes: np.ndarray) -> Jackknife
     return JackknifeError(math.sqrt(variance), score + deviations, sizes)
 
 
+@dataclass(frozen=True)
+class RowsInBlocks:
+    """Rows in memory with their blocks, in place of sums by block: on an accelerator, a few products in all."""
+
+    rows: Array
+    """(n, D)."""
+    targets: Array
+    """Class ids, (n,), or a matrix, (n, C), on the same device."""
+    block_of_row: np.ndarray
+    shift: Array
+    """What is to be taken away from rows, (D,), and targets, (C,)."""
+    target_shift: Array
+
+    def __len__(self) -> int:
+        return int(self.block_of_row.max()) + 1
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """(B,)."""
+        return np.bincount(self.block_of_row)
+
+    def select(self, targets: np.ndarray) -> RowsInBlocks:
+        """The same for some of the targets, (C,), among which are the classes of all rows."""
+        if targets.all():
+            return self
+        places = to_device_of(np.cumsum(targets) - 1, self.rows)
+        chosen = to_device_of(np.flatnonzero(targets), self.rows)
+        values = places[self.targets] if self.targets.ndim == 1 else self.targets[:, chosen]
+        return replace(self, targets=values, target_shift=self.target_shift[chosen])
+
+    def losses(self, weights: Array, constant: Array, precision: Array, kernel: Array, turned: Array) -> np.ndarray:
+        """Σ over the rows of each block: precision · residual² of all targets, and fᵀ(kernel f + turned); (B,)."""
+        found = []
+        for part in chunks(*self.rows.shape, accelerated=True):
+            rows, targets = less(self.rows[part], self.shift), self.targets[part]
+            left = constant - rows @ weights.T
+            if targets.ndim == 1:
+                left.scatter_add_(1, targets[:, None], left.new_ones(len(rows), 1))
+            else:
+                left += less(targets, self.target_shift)
+            found.append((left**2) @ precision + (rows * (rows @ kernel + turned)).sum(1))
+        return np.bincount(self.block_of_row, weights=to_host(namespace(weights).concat(found)))
+
+
 def contributions_from_sums(
-    blocks: Sequence[Block],
+    blocks: Sequence[Block] | RowsInBlocks,
     spectrum: Spectrum,
     upper_gram: Array | None,
     ratio: np.ndarray,
     beta: np.ndarray,
     weights: Array,
-    resolved: Callable[[float], tuple[Array, float]],
+    resolved: Callable[[float, float, Array], tuple[Array, float]],
     constant: Array,
 ) -> np.ndarray:
-    """What each block adds to the evidence, averaged over targets, from its sums: (B,).
+    """What each block adds to the evidence, averaged over targets, from its sums or its rows: (B,).
 
     The sums are of features f and targets y less their shifts. `upper_gram` is that of the spectrum, if at hand.
-    With o what must be added to f, `resolved` gives (FᵀF + tI)⁻¹o, (D,), and oᵀ(FᵀF + tI)⁻¹o; `constant`, (C,), is
-    the residual where f and y are zero. All targets together need one D × D matrix K: the quadratic part of a block is
-    <K, F_bᵀF_b>.
+    With o what must be added to f, `resolved` gives Xo, (D,), and oᵀXo for X = `times` (FᵀF + tI)⁻¹, which is its last
+    argument as `inverse` gives it. `constant`, (C,), is the residual where f and y are zero. From sums, all targets
+    together need one D × D matrix K: the quadratic part of a block is <K, F_bᵀF_b>.
     """
     xp = namespace(weights)
     leverage = mean_leverages(spectrum, ratio)
@@ -127,16 +174,17 @@ def contributions_from_sums(
     t = middle_ratio(ratio, shares * leverage)
     times = 0.0 if math.isinf(t) else float(shares @ leverage / mean_leverages(spectrum, np.array([t]))[0])
     precision = to_device_of(beta * shares, weights)
-    kernel = add_product(inverse(spectrum, upper_gram, t, times), weights * xp.sqrt(precision)[:, None])
+    kernel = inverse(spectrum, upper_gram, t, times)
+    moved, along = resolved(t, times, kernel) if times else (0 * weights[0], 0.0)
+    level, turned = level - along, 2 * moved
+    if isinstance(blocks, RowsInBlocks):
+        return 0.5 * (blocks.sizes * level - blocks.losses(weights, constant, precision, kernel, turned))
+    kernel = add_product(kernel, weights * xp.sqrt(precision)[:, None])
     if is_torch(kernel):
         kernel = xp.triu(kernel)
     linear = weights * precision[:, None]
-    turned = -2 * (linear.T @ constant)
+    turned = turned - 2 * (linear.T @ constant)
     level -= float(precision @ constant**2)
-    if times:
-        moved, along = resolved(t)
-        turned = turned + 2 * times * moved
-        level -= times * along
     grams = [block.upper_gram for block in blocks]
     inners = packed_inners(kernel, grams) if grams[0].ndim == 1 else xp.stack(upper_inners(kernel, grams))
     crossed = xp.stack([linear.reshape(-1) @ block.cross.reshape(-1) for block in blocks])
@@ -177,8 +225,9 @@ def contributions_from_rows(
 
 def mean_leverages(spectrum: Spectrum, ratio: np.ndarray) -> np.ndarray:
     """The mean leverage of a sample, γ / n, at every t, (C,). Zero for the null model."""
-    values = to_host(spectrum.squared_singular_values)
-    return (1 / (1 + ratio[:, None] / values[None, :])).sum(1) / spectrum.n
+    leverages = 1 / (1 + ratio[:, None] / to_host(spectrum.squared_singular_values)[None, :])
+    counted = spectrum.multiplicities
+    return (leverages.sum(1) if counted is None else leverages @ counted) / spectrum.n
 
 
 def middle_ratio(ratio: np.ndarray, weights: np.ndarray) -> float:
@@ -197,6 +246,8 @@ def inverse(spectrum: Spectrum, upper: Array | None, t: float, times: float = 1.
     values = spectrum.squared_singular_values
     if math.isinf(t):
         return upper_zeros(values, spectrum.feature_dim)
+    if isinstance(spectrum, Condensed):
+        return spectrum.inverse(t).mul_(times)
     factor = _cholesky(spectrum, upper, t)
     if factor is None:
         scaled = spectrum.basis * namespace(values).sqrt(times / (values + t))

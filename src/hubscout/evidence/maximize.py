@@ -10,13 +10,15 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from hubscout.errors import InputError, RoundingWarning, UnboundedEvidenceWarning, check_choice, check_least
-from hubscout.evidence.array_backend import Array, to_host
+from hubscout.evidence.array_backend import Array, is_torch, to_host
 from hubscout.evidence.base_rates import OverBaseRates, constant_of, over_base_rates
 from hubscout.evidence.block import Block, observations, scored_targets
 from hubscout.evidence.checks import Kind, default_center
+from hubscout.evidence.condensed import Condensed, condense
 from hubscout.evidence.evidence import Evidence, caveats
 from hubscout.evidence.jackknife import (
     JackknifeError,
+    RowsInBlocks,
     contributions_from_sums,
     error_from_contributions,
     error_from_refits,
@@ -52,11 +54,18 @@ class Settings:
             raise InputError(f"tolerance must be positive; got {self.tolerance!r}.")
         check_least("max_iterations", 1 if self.max_iterations is None else self.max_iterations)
 
+    @property
+    def by_default(self) -> bool:
+        """Whether the solver is the default one, and stops where it does by itself."""
+        return self.solver == "newton" and self.tolerance is None and self.max_iterations is None
+
     def solve(self, spectrum: Spectrum, block: Block | None) -> Solution:
         """Run the solver. Each has defaults of its own for what is None here."""
         given = {"tolerance": self.tolerance, "max_iterations": self.max_iterations}
         options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         solver = SOLVERS[self.solver]
+        if isinstance(spectrum, Condensed):
+            return spectrum.solution
         if solver.needs_sums:
             return solver.solve(Problem(spectrum, block), **options)
         ratio, converged, iterations = np.empty(len(spectrum.repeated)), np.empty(len(spectrum.repeated), dtype=bool), 0
@@ -110,11 +119,13 @@ def maximize_evidence(
     return warned(fit(statistics, Settings(solver, centred, jackknife, tolerance, max_iterations, keep_spectrum)))
 
 
-def fit(statistics: Statistics, settings: Settings, running: Sequence[Block] = ()) -> Evidence:
+def fit(
+    statistics: Statistics, settings: Settings, running: Sequence[Block] = (), rows: RowsInBlocks | None = None
+) -> Evidence:
     """Maximise the evidence from sums.
 
-    `running` are the sums after each block of samples, where the statistics hold all samples in one. There is no error
-    bar then if blocks would have to be left out and re-fitted.
+    Where the statistics hold all samples in one, the blocks are those of `rows`, or what the sums were after each block
+    of samples (`running`). There is no error bar then if blocks would have to be left out and re-fitted.
     """
     total = statistics.total()
     step, target_step = total.feature_sum / total.n, total.target_sum / total.n
@@ -123,7 +134,7 @@ def fit(statistics: Statistics, settings: Settings, running: Sequence[Block] = (
     squares = total.target_squares - total.n * target_step**2
     part = total.select(scored)
     sums = _sums(part, settings)
-    spectrum = primal_spectrum(part, center=settings.center)
+    spectrum = primal_spectrum(part, center=settings.center, condense=condense if settings.by_default else None)
     solution = settings.solve(spectrum, sums)
     weights = mean_weights(spectrum, solution.ratio)
     assembled = (statistics.kind, statistics.target_names, scored, spectrum, solution, weights, means, squares)
@@ -133,10 +144,14 @@ def fit(statistics: Statistics, settings: Settings, running: Sequence[Block] = (
         apart = fit(statistics, replace(settings, center=True, jackknife="none")).over_base_rates
     fitted = assemble(*assembled, settings, apart)
     blocks = running or [statistics.blocks[index] for index in sorted(statistics.blocks)]
-    if settings.jackknife == "none" or len(blocks) < 2:
+    if settings.jackknife == "none" or len(rows or blocks) < 2:
         return fitted
     if settings.jackknife == "exact" or mean_leverages(spectrum, solution.ratio).max() > HIGH_LEVERAGE:
-        return fitted if running else replace(fitted, **vars(_refits(statistics, fitted, blocks, scored, settings)))
+        return (
+            fitted
+            if running or rows
+            else replace(fitted, **vars(_refits(statistics, fitted, blocks, scored, settings)))
+        )
     # What the sums of a block are about, and the residual there.
     constant = (-target_step if settings.center else total.target_shift)[np.flatnonzero(scored)]
     far, origin = spectrum.mean_coordinates, -step if settings.center else total.shift
@@ -146,19 +161,21 @@ def fit(statistics: Statistics, settings: Settings, running: Sequence[Block] = (
         origin = spectrum.vectors.coordinates(-step[None, :])[0] + far
         constant = constant - mean_coefficients(spectrum, solution.ratio) @ origin
 
-    def resolved(t: float) -> tuple[Array, float]:
+    def resolved(t: float, times: float, kernel: Array) -> tuple[Array, float]:
+        if far is None and not bool(origin.any()):
+            return 0 * origin, 0.0
         if far is None:
-            found = inverse_times(spectrum, origin, t) if bool(origin.any()) else 0 * origin
+            found = kernel @ origin if is_torch(kernel) else times * inverse_times(spectrum, origin, t)
             return found, float(origin @ found)
-        moved = origin / (spectrum.squared_singular_values + t)
+        moved = times * origin / (spectrum.squared_singular_values + t)
         return spectrum.vectors.combine(moved[None, :])[0], float(origin @ moved)
 
-    parts = [block.select(scored) for block in blocks]
+    parts = rows.select(scored) if rows else [block.select(scored) for block in blocks]
     gram = part.upper_gram if far is None else None
     contributions = contributions_from_sums(
         parts, spectrum, gram, solution.ratio, fitted.beta[scored], weights, resolved, constant
     )
-    sizes = np.array([block.n for block in blocks])
+    sizes = rows.sizes if rows else np.array([block.n for block in blocks])
     if running:
         contributions, sizes = np.diff(contributions, prepend=0.0), np.diff(sizes, prepend=0)
     return replace(fitted, **vars(error_from_contributions(fitted.score, contributions, sizes)))
@@ -197,7 +214,7 @@ def log_evidence(spectrum: Spectrum, ratio: np.ndarray) -> tuple[np.ndarray, np.
     null = 0.5 * (np.log(spectrum.n / squares) - 1 - LOG_TWO_PI)
     gain, beta = np.empty_like(null), np.empty_like(null)
     for chosen, part in by_observations(spectrum):
-        profile = profile_of(part)
+        profile = part.profile if isinstance(part, Condensed) else profile_of(part)
         gain[chosen], q = profile.gain(ratio[chosen] / profile.scale, profile.targets, profile.unreachable)
         beta[chosen] = part.n / squares[chosen] / q
     return null + 0.5 * gain, null, beta
@@ -240,7 +257,9 @@ def assemble(
             gains, ratios, constant = per_target - null, solution.ratio, np.zeros(spectrum.rank)
         else:
             constant = constant_of(spectrum, means[0]) if constant is None else constant
-            gains, ratios = over_base_rates(spectrum, constant, target_mean[scored], to_host(squares)[scored])
+            found = spectrum.base_rates if isinstance(spectrum, Condensed) else None
+            asked = (constant, target_mean[scored], to_host(squares)[scored])
+            gains, ratios = found or over_base_rates(spectrum, *asked)
         kept = spectrum if settings.keep_spectrum else None
         apart = OverBaseRates(spread(gains, 0.0), spread(ratios, np.inf), target_mean, constant, feature_mean, kept)
     score = float(per_target.mean())

@@ -54,9 +54,9 @@ class MeanDirection:
         return slope * self.square**0.5, centred - along[:, None] * slope[None, :] + level[None, :]
 
 
-def is_far(mean: Array, n: float, spread: float, *, times: float = LARGE) -> bool:
-    """Whether features are so far from zero that their mean must be held apart; `spread` is the trace of G."""
-    return n * float(mean @ mean) > times * max(spread, 0.0)  # which rounding may have made negative
+def is_far(square: Array, n: float, spread: float, *, times: float = LARGE) -> bool:
+    """Whether a mean μ with this ‖μ‖² is so far from zero that it must be held apart; `spread` is the trace of G."""
+    return n * float(square) > times * max(spread, 0.0)  # which rounding may have made negative
 
 
 def mean_direction(multiply: Callable[[Array], Array], mean: Array, n: float) -> MeanDirection:

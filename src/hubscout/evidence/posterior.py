@@ -11,6 +11,7 @@ import numpy as np
 from hubscout.errors import InputError
 from hubscout.evidence.array_backend import Array, chunks, is_torch, namespace, to_device_of, to_float64, to_host
 from hubscout.evidence.checks import check_features, check_finite
+from hubscout.evidence.condensed import Condensed
 from hubscout.evidence.eigenvectors import Reduced
 from hubscout.evidence.spectrum import Spectrum, kept
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 def mean_weights(spectrum: Spectrum, ratio: np.ndarray) -> Array:
     """The posterior mean m = (FᵀF + tI)⁻¹Fᵀy for every target, (C, D), from the primal spectrum."""
+    if isinstance(spectrum, Condensed):
+        return spectrum.weights
     if spectrum.reduced is not None:
         return _solved(spectrum.reduced, ratio).T
     return spectrum.vectors.combine(mean_coefficients(spectrum, ratio))

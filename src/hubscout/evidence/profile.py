@@ -51,6 +51,10 @@ class Profile:
     """z² / ‖y‖², (C, r)."""
     unreachable: np.ndarray
     """Δ / ‖y‖², (C,)."""
+    multiplicities: np.ndarray | None = None
+    """As in `Spectrum`."""
+    level: float = 0.0
+    """What Σ log(1 + σ²/t) has beside that sum, where there are multiplicities."""
 
     @classmethod
     def of(cls, spectrum: Spectrum) -> Profile:
@@ -71,12 +75,21 @@ class Profile:
         odds = self.values[:, None] * to_device_of(np.exp(-log_t), self.values)[None, :]
         shrunk = 1 / (1 + odds)
         kept = odds * shrunk
-        found = (self.squares @ shrunk, self.squares @ (kept * shrunk), kept.sum(0), namespace(odds).log1p(odds).sum(0))
+        found = (
+            self.squares @ shrunk,
+            self.squares @ (kept * shrunk),
+            self._total(kept),
+            self._total(namespace(odds).log1p(odds)),
+        )
         left, change, rise, logs = fetched(*found)
-        q, rise = self.unreachable[:, None] + left, rise / self.n
+        q, rise, logs = self.unreachable[:, None] + left, rise / self.n, logs + self.level
         slope = rise - change / q
         # What is left of two equal numbers is rounding: as t goes to 0 with n independent features, for one.
         return -np.log(q) - logs / self.n, np.where(np.abs(slope) > SLOPE_ROUNDING * rise, slope, 0.0)
+
+    def _total(self, terms: Array) -> Array:
+        """Their sum over all directions, which are the rows."""
+        return terms.sum(0) if self.multiplicities is None else self.multiplicities @ terms
 
     def gain(self, ratio: np.ndarray, squares: Array, unreachable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """2L/n less its null value, and q, at one t a target, (P,), which may be ∞; for these squares and Δ."""
@@ -88,9 +101,9 @@ class Profile:
 
     def _gain(self, ratio: np.ndarray, squares: Array, unreachable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         odds = self.values[None, :] / to_device_of(ratio, self.values)[:, None]
-        left, logs = fetched((squares / (1 + odds)).sum(1), namespace(odds).log1p(odds).sum(1))
+        left, logs = fetched((squares / (1 + odds)).sum(1), self._total(namespace(odds).log1p(odds).T))
         q = np.where(np.isinf(ratio), 1.0, unreachable + left)  # z² and Δ add up to one, but for rounding
-        return -np.log(q) - logs / self.n, q
+        return -np.log(q) - np.where(np.isinf(ratio), 0.0, logs + self.level) / self.n, q
 
     def _slopes(self, log_t: np.ndarray, squares: Array, unreachable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         odds = self.values[None, :] * to_device_of(np.exp(-log_t), self.values)[:, None]
@@ -98,8 +111,8 @@ class Profile:
         kept = odds * shrunk
         change = kept * shrunk
         weighted = squares * change
-        found = ((squares * shrunk), weighted, weighted * (shrunk - kept), kept, change)
-        left, first, second, rise, bend = fetched(*(one.sum(1) for one in found))
+        found = [one.sum(1) for one in (squares * shrunk, weighted, weighted * (shrunk - kept))]
+        left, first, second, rise, bend = fetched(*found, self._total(kept.T), self._total(change.T))
         q = unreachable + left
         relative = first / q
         return rise / self.n - relative, second / q + relative**2 - bend / self.n

@@ -75,14 +75,23 @@ class Solver:
 def newton(problem: Problem, *, tolerance: float = STEP_TOLERANCE, max_iterations: int = 60) -> Solution:
     """Maximise the evidence over t for every target: the best of all local maxima and of the null limit t = ∞."""
     profile = profile_of(problem.spectrum)
+    if problem.spectrum.rank == 0:
+        targets = int(profile.targets.shape[0])
+        return Solution(np.full(targets, math.inf), 0, np.ones(targets, dtype=bool))
+    return maximize_profile(profile, _grid(profile), tolerance, max_iterations)
+
+
+def maximize_profile(
+    profile: Profile | ReducedProfile,
+    log_t: np.ndarray,
+    tolerance: float = STEP_TOLERANCE,
+    max_iterations: int = 60,
+) -> Solution:
+    """The same within a grid of log t, (G,), rising, or at t = ∞."""
     targets = int(profile.targets.shape[0])
     best = np.full(targets, math.inf)
     best_gain = np.full(targets, TIE)  # the null model has gain 0, and wins a tie
     converged = np.ones(targets, dtype=bool)
-    if problem.spectrum.rank == 0:
-        return Solution(best, 0, converged)
-
-    log_t = _grid(profile)
     gain, slope = profile.on_grid(log_t)
     row, left = np.nonzero((slope[:, :-1] > 0) & (slope[:, 1:] <= 0))
     better = (slope[:, 0] <= 0) & (gain[:, 0] > best_gain)

@@ -5,14 +5,15 @@ With F = U Σ Vᵀ, the evidence of a target y depends on σ², on z = Uᵀy, an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from hubscout.errors import InputError
-from hubscout.evidence.array_backend import EPSILON, Array, is_torch, namespace, to_host, upper_times
+from hubscout.evidence.array_backend import EPSILON, Array, fetched, is_torch, namespace, to_host, upper_times
 from hubscout.evidence.block import Block
 from hubscout.evidence.eigenvectors import Eigenvectors, Reduced, WrittenOut, symmetric_eigh
 from hubscout.evidence.offset import MeanDirection, is_far, mean_direction, without
@@ -56,6 +57,8 @@ class Spectrum:
 
     reduced: Reduced | None = None
     """The targets where z is not known."""
+    multiplicities: np.ndarray | None = None
+    """How many directions every σ² stands for, (r,), where that is not one: see `condensed`."""
 
     @cached_property
     def projections(self) -> Array:
@@ -64,6 +67,11 @@ class Spectrum:
             return self.projected
         assert self.reduced is not None
         return self.reduced.projections(self.reduced.columns.T, self.squared_singular_values)
+
+    @property
+    def whole(self) -> Spectrum:
+        """The spectrum direction by direction: itself, unless it is condensed."""
+        return self
 
     @property
     def basis(self) -> Array:
@@ -94,10 +102,10 @@ def by_observations(spectrum: Spectrum) -> Iterator[tuple[np.ndarray, Spectrum]]
 
 
 def kept(spectrum: Spectrum | None) -> Spectrum:
-    """The spectrum of a fit, or an error that says how to keep it."""
+    """The spectrum of a fit with all its directions, or an error that says how to keep it."""
     if spectrum is None:
         raise InputError("This evidence has no spectrum: fit with keep_spectrum=True.")
-    return spectrum
+    return spectrum.whole
 
 
 def rank_threshold(n: float, feature_dim: int) -> float:
@@ -105,28 +113,33 @@ def rank_threshold(n: float, feature_dim: int) -> float:
     return max(n, feature_dim) * EPSILON
 
 
-def primal_spectrum(block: Block, *, center: bool = False) -> Spectrum:
+Condense = Callable[[Block, float, float], Spectrum | None]
+"""From sums, n and drift as in `from_sums` to a spectrum without eigenvectors, where there is one."""
+
+
+def primal_spectrum(block: Block, *, center: bool = False, condense: Condense | None = None) -> Spectrum:
     """The spectrum of features, as they came or centred, from their sums, which are overwritten.
 
-    One D × D eigenproblem.
+    One D × D eigenproblem, unless the spectrum can be condensed.
     """
     n, step = block.n, block.feature_sum / block.n
-    drift = n * float(step @ step)
     mean = block.shift + step
-    spread = float(block.upper_gram.diagonal().sum()) - drift
-    if not center and not is_far(mean, n, spread):
+    drift, square, spread = (float(one) for one in fetched(step @ step, mean @ mean, block.upper_gram.diagonal().sum()))
+    drift *= n
+    if not center and not is_far(square, n, spread - drift):
         block.move(block.shift, block.target_shift)
-        return _from_sums(block, n, drift)
+        return (condense and condense(block, n, drift)) or from_sums(block, n, drift)
     target_step = block.target_sum / n
     target_mean = block.target_shift + target_step
     block.move(-step, -target_step)
     if center:
-        return _from_sums(block, n - 1, drift)
+        return (condense and condense(block, n - 1, drift)) or from_sums(block, n - 1, drift)
     direction = mean_direction(lambda vector: upper_times(block.upper_gram, vector), mean, n)
     return _beside(direction, block, target_mean, drift)
 
 
-def _from_sums(block: Block, n: float, drift: float) -> Spectrum:
+def from_sums(block: Block, n: float, drift: float) -> Spectrum:
+    """The spectrum of the features whose sums these are, which are overwritten: `drift` was lost from their squares."""
     dim = int(block.cross.shape[1])
     used = int((block.upper_gram.diagonal() > 0).sum())
     values, vectors = symmetric_eigh(block.upper_gram)
@@ -255,7 +268,12 @@ def score_rounding(spectrum: Spectrum, ratio: np.ndarray, beta: np.ndarray) -> f
     values = to_host(spectrum.squared_singular_values)
     wrong = EPSILON * (spectrum.magnitude or np.sqrt(values * values[-1])) / (values + smallest)
     share = float((to_host(spectrum.target_magnitude) * beta / n)[finite].max())
-    return 8 * float(np.linalg.norm(wrong)) / n + 0.5 * max(share - 1, 0.0) * float(wrong.max()) + 4 * EPSILON * share
+    counted = wrong if spectrum.multiplicities is None else wrong * spectrum.multiplicities
+    return (
+        8 * math.sqrt(max(float(counted @ wrong), 0.0)) / n
+        + 0.5 * max(share - 1, 0.0) * float(wrong.max())
+        + 4 * EPSILON * share
+    )
 
 
 def score_without(square: float, spectrum: Spectrum, ratio: np.ndarray, beta: np.ndarray) -> float:

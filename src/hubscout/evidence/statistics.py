@@ -168,7 +168,7 @@ class Statistics:
         """
         n, dim = rows.shape
         self.feature_dim = int(dim)
-        for part in chunks(n, dim):
+        for part in chunks(n, dim, accelerated=is_torch(rows)):
             chunk, chosen = rows[part], values[part]
             if block not in self.blocks:
                 self.blocks[int(block)] = Block.empty(*self._shifts(chunk, chosen))
@@ -182,7 +182,7 @@ class Statistics:
             return to_device_of(first.shift, rows), to_device_of(first.target_shift, rows)
         mean = _mean(rows[:FIRST_ROWS])
         spread = sum_of_squares(less(rows[:FIRST_ROWS], mean))
-        if not is_far(mean, min(int(rows.shape[0]), FIRST_ROWS), spread, times=SHIFT_FROM):
+        if not is_far(mean @ mean, min(int(rows.shape[0]), FIRST_ROWS), spread, times=SHIFT_FROM):
             mean = 0 * mean
         if self.kind != "regression":  # sums of zeros and ones lose no digits
             return mean, zeros_like_device(rows, len(self.target_names))
