@@ -7,6 +7,7 @@ import pytest
 import torch
 from tuning_networks import convolutional, make_task, perceptron, weights_of
 
+from hubscout.errors import InputError
 from hubscout.evidence import logme
 from hubscout.tasks import Task
 from hubscout.tuning import tune
@@ -39,8 +40,8 @@ def test_loss_equals_the_formula_by_hand_in_float64():
     np.testing.assert_allclose(found.numpy(), by_hand, rtol=1e-13)
 
 
-@pytest.mark.parametrize(("kind", "strength"), [("classification", 9.0), ("multilabel", 3.0), ("regression", 1.0)])
-def test_the_default_strength_is_three_per_class_one_per_label_and_one_for_numbers(kind, strength):
+@pytest.mark.parametrize(("kind", "strength"), [("classification", 18.0), ("multilabel", 3.0), ("regression", 1.0)])
+def test_the_default_strength_is_six_per_class_one_per_label_and_one_for_numbers(kind, strength):
     task, method = make_task(kind), METHODS["b-tuning"]()
     given = TuningArguments(), torch.device("cpu"), FrozenFeatures(task, "cpu")
     method.prepare(Preparation(task, perceptron(0), [perceptron(1)], *given))
@@ -60,6 +61,48 @@ def test_gradient_of_the_loss_checks_out():
     own, mixed = torch.randn(2, 2, 3, dtype=torch.float64), torch.randn(4, 2, dtype=torch.float64)
     fold = torch.tensor([0, 1, 1, 0])
     assert torch.autograd.gradcheck(lambda f: b_tuning_loss(f, own, mixed, fold), (features,))
+
+
+def test_beyond_the_bound_the_loss_goes_on_as_its_tangent():
+    heads, nowhere = torch.ones(1, 1, 1, dtype=torch.float64), torch.tensor([0])
+    values = torch.tensor([0.2, 0.5, 0.5 + 1e-9, 40.0], dtype=torch.float64, requires_grad=True)
+    found = [b_tuning_loss(v.view(1, 1), heads, torch.zeros(1, 1), nowhere, bound=0.5)[0] for v in values]
+    np.testing.assert_allclose([one.item() for one in found], [0.04, 0.25, 0.25, 0.5 * (80 - 0.5)], rtol=1e-8)
+    sum(found).backward()
+    np.testing.assert_allclose(values.grad, [0.4, 1.0, 1.0, 1.0], rtol=1e-8)
+
+
+def test_without_teachers_a_model_follows_the_labels_through_heads_that_have_not_seen_the_sample(task):
+    target, method, frozen = perceptron(0), METHODS["b-tuning"](), FrozenFeatures(task, "cpu")
+    given = TuningArguments(trade_off=2.0), torch.device("cpu"), frozen
+    method.prepare(Preparation(task, target, [], *given))
+    heads, features = frozen.crossed_heads(target, 5), frozen.features(target)
+    own = np.stack([heads.weights[k] @ f + heads.intercept[k] for k, f in zip(heads.fold, features, strict=True)])
+    apart = torch.as_tensor(np.eye(3)[task.train.targets] - own)
+    expected = 2.0 * (2 * torch.nn.functional.huber_loss(apart, 0 * apart, reduction="none", delta=0.25)).mean(dim=1)
+    rows = torch.arange(len(features))
+    shown = torch.as_tensor(features, dtype=torch.float32)
+    found = method.terms(torch.nn.Module(), shown, torch.empty(0), method.references(rows, {}))["teachers"]
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("teacher_targets", ["cached", "left-out", "live", "views"])
+def test_without_teachers_it_trains_whenever_they_would_answer(teacher_targets):
+    task = make_task(shape=(3, 8, 8), n=40)
+    options = {"epochs": 2, "batch_size": 16, "seed": 3, "keep_best": False, "feature_trade_off": 0.5}
+    plain = tune(task, convolutional(0), method="fine-tune", **options)
+    tuned = tune(task, convolutional(0), method="b-tuning", teacher_targets=teacher_targets, **options)
+    assert tuned.method == "b-tuning"
+    assert tuned.teachers == ()
+    assert any(note.startswith("No teachers: the model follows the labels") for note in tuned.notes)
+    before, after = weights_of(plain.backbone), weights_of(tuned.backbone)
+    assert any(not torch.equal(before[name], after[name]) for name in before)
+
+
+@pytest.mark.parametrize(("kind", "options"), [("regression", {}), ("classification", {"posterior_folds": 1})])
+def test_without_teachers_there_must_be_classes_and_crossed_heads(kind, options):
+    with pytest.raises(InputError, match=r"is for classification with posterior_folds of 2 or more: give teachers"):
+        tune(make_task(kind), perceptron(0), method="b-tuning", epochs=1, **options)
 
 
 def test_whole_loss_of_a_prepared_method_is_the_papers(task):
@@ -108,7 +151,10 @@ def test_classification_has_five_heads_and_each_row_goes_through_its_own(task):
     heads = frozen.crossed_heads(target, 5)
     f, rows = frozen.features(target), torch.tensor([3, 0, 11, 40])
     own = np.stack([heads.weights[heads.fold[r]] @ f[r] + heads.intercept[heads.fold[r]] for r in rows.numpy()])
-    expected = 2.0 * ((method.panel.cached_predictions()[rows.numpy()] - own) ** 2).mean(axis=1)
+    apart = np.abs(method.panel.cached_predictions()[rows.numpy()] - own)
+    expected = 2.0 * np.where(apart <= 0.25, apart**2, 0.25 * (2 * apart - 0.25)).mean(axis=1)
+    assert (apart > 0.25).any()
+    assert (apart < 0.25).any()
     given = torch.as_tensor(f[rows.numpy()], dtype=torch.float32)
     found = method.terms(torch.nn.Module(), given, torch.empty(0), method.references(rows, {}))["teachers"]
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-3, atol=1e-5)

@@ -108,7 +108,8 @@ def tune(
         teachers: The --out folder of a rank, a race or a tune, or models, repeated or joined by commas.
         top: How many of a ranking's best models teach; 3 if not given.
         method: fine-tune, kd, logit-kd, distill-weighted, zoo or b-tuning; all compares fine-tune, kd, zoo and b-tuning
-            over seeds. Without it: b-tuning where there are teachers, fine-tune where there are none.
+            over seeds. Without it: b-tuning where there are teachers, fine-tune where there are none. b-tuning can do
+            without teachers where there are classes.
         out: Folder of the tuned model, its checkpoints and its card; by default a new one in runs/.
         seeds: With --method all: how many seeds; 3 if not given.
         engine: With --method all: where the runs go, local (the default) or ray.
@@ -120,7 +121,7 @@ def tune(
     from hubscout.features import FeatureCache
     from hubscout.optional import require_onnx
     from hubscout.tuning.arguments import TuningArguments
-    from hubscout.tuning.choices import check_choices
+    from hubscout.tuning.choices import FOLLOWS_LABELS, check_choices
 
     chosen: dict[str, Any] = {**options.given(training), **read_settings(settings or [])}
     arguments = TuningArguments.of(**chosen)
@@ -130,9 +131,10 @@ def tune(
     else:
         options.only_for("--method all", seeds=seeds, engine=engine, address=address)
     if not teachers:
-        told = {"trade_off": training.trade_off, "teacher_targets": training.teacher_targets}
+        follows = method == FOLLOWS_LABELS
+        told = {"trade_off": None if follows else training.trade_off, "teacher_targets": training.teacher_targets}
         options.only_for("--teachers", top=top, **told)
-    checked = "b-tuning" if method == "all" else method
+    checked = "kd" if method == "all" else method
     check_choices(model, teachers, checked, arguments, out, **vars(existing))
     where = options.Engine(engine or "local", address)
     engine_options = where.options()

@@ -28,6 +28,8 @@ USES_TEACHERS = {
     "zoo": True,
 }
 """The methods of hubscout itself, known without importing them."""
+FOLLOWS_LABELS = "b-tuning"
+"""The one that has something to follow where nobody teaches."""
 
 
 def check_choices(
@@ -42,8 +44,11 @@ def check_choices(
 ) -> None:
     """Refuse what can be refused before data are read, which can take long."""
     uses_teachers = _uses_teachers(method)
-    if uses_teachers and not teachers:
-        raise InputError(f"method={method!r} learns from teachers: give at least one, or method='fine-tune'.")
+    if uses_teachers and not teachers and method != FOLLOWS_LABELS:
+        raise InputError(
+            f"method={method!r} learns from teachers: give at least one, or method='fine-tune' or "
+            f"{FOLLOWS_LABELS!r}, which needs none."
+        )
     if teachers and not uses_teachers:
         raise InputError(f"method={method!r} has no teachers: leave teachers=... out, or choose another method.")
     if isinstance(model, str):

@@ -78,7 +78,10 @@ def precision_weights(variances: np.ndarray) -> np.ndarray:
 
 
 class TeacherPanel:
-    """Frozen teachers with their posteriors on the train split and the weights they are mixed with."""
+    """Frozen teachers with their posteriors on the train split and the weights they are mixed with.
+
+    Where there are none, the answers are the labels.
+    """
 
     def __init__(self, preparation: Preparation) -> None:
         self.teachers, self.device = preparation.teachers, preparation.device
@@ -101,6 +104,8 @@ class TeacherPanel:
 
     def summary(self) -> str:
         """Who teaches, how well they explain the labels and how much they count."""
+        if not self.teachers:
+            return "No teachers: the model follows the labels, through heads that have not seen the sample."
         scores = [evidence.score for evidence in self.posteriors]
         called = names_by_model((t.card.identifier for t in self.teachers), room=LONGEST_IN_A_LINE)
         told = [f"{called[t.card.identifier]} (LogME {s:.3f}" for t, s in zip(self.teachers, scores, strict=True)]
@@ -116,6 +121,8 @@ class TeacherPanel:
         the row's own label, and little of what the teacher would say of a new sample.
         """
         frozen = self.frozen_features
+        if not self.teachers:
+            return frozen.labels()
         apart = [frozen.left_out(teacher) for teacher in self.teachers] if left_out else None
         return self._mix([frozen.features(teacher) for teacher in self.teachers], apart)
 

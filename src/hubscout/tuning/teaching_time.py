@@ -36,7 +36,7 @@ class TeachingTime:
     def watch(self, backbone: Backbone) -> Observer:
         """What hears of the pass of a model over the train split."""
         places = [place for place, one in enumerate((self.run.model, *self.run.teachers)) if one is backbone]
-        if not (self.limited and self.run.teachers and places):
+        if not (self.limited and self.run.method.uses_teachers and places):
             return silent
         if places[0] == 0:
             return PassWatch(0, self._share(OWN_SHARE))

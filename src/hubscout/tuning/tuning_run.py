@@ -73,7 +73,8 @@ def tune(
         teachers: models to learn from: identifiers, models in memory, rows of a ranking, or models that were tuned
             (a `Tuned`, or its folder).
         method: `fine-tune`, `kd`, `logit-kd`, `distill-weighted`, `zoo`, `b-tuning`, or one that a plug-in added to
-            `METHODS`. None: `b-tuning` where there are teachers, `fine-tune` where there are none.
+            `METHODS`. None: `b-tuning` where there are teachers, `fine-tune` where there are none; `b-tuning` without
+            teachers follows the labels of classes.
         out: a folder for the tuned model, its checkpoints and `metrics.jsonl`; without one nothing is written. The
             model is saved before it is tested. The same call goes on from the last checkpoint there, with the result
             of a run in one go; a finished run is left as it is and its result returned; a run with other arguments is

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hubscout.errors import InputError
 from hubscout.hubs import Batch
 from hubscout.tasks import Task
 from hubscout.tasks.kinds import kind_of
@@ -16,15 +17,18 @@ from hubscout.tuning.losses import TaskLoss
 from hubscout.tuning.methods.method import METHODS, Preparation, TaughtMethod
 from hubscout.tuning.teacher_answers import TeacherPanel
 
-PER_CLASS = 3.0
+PER_CLASS = 6.0
 """λ over the number of classes, for classification."""
+BOUND = 0.25
+"""Distance of two predictions of a class, beyond which the loss through crossed heads grows as the distance does."""
 
 
 @METHODS.register("b-tuning")
 class BTuning(TaughtMethod):
     """Bayesian tuning (You et al., JMLR 23, 2022, section 5.4).
 
-    For: a model that fits the budget, and better-ranked teachers of any architecture.
+    For: a model that fits the budget, and better-ranked teachers of any architecture; or, for classification, no
+    teachers at all.
 
         loss = L_task + λ · mean_i mean_c ( Σ_k π_k f_k(x_i)ᵀm_{k,c} − f_t(x_i)ᵀm_{t,c} )²
 
@@ -34,23 +38,27 @@ class BTuning(TaughtMethod):
 
     For classification the model's m_t is crossed, which is ours and not the paper's: the samples are cut into five
     folds, and each is compared through the m_t of the four others. One that was fitted to the sample gives its label
-    back, with fewer samples than features nearly always, and then there is little left to learn from a teacher.
-    `posterior_folds=1` is the paper's.
+    back, with fewer samples than features nearly always, and then there is little left to learn from a teacher. A
+    distance d of more than 0.25 then counts as 0.25 · (2d − 0.25) and not as d² (Huber's loss), so that no sample
+    throws the run off. `posterior_folds=1` is the paper's form, in both.
+
+    Without teachers the labels stand in their place: the features are to stay such that heads which were fitted to the
+    frozen ones, and have not seen the sample, predict it. Much of the gain is that (`experiments/teaching`).
 
     Regression targets are centred (both predictions have an intercept) and measured in their standard deviation on the
     train split, so that columns weigh alike.
 
-    λ is 3·C by default for classification (the authors' code has 100 for 100 classes), which taught more than C at the
-    learning rates that `tune` finds (`experiments/teaching`); from C/3 to 3·C is worth a search. 10·C wants a low
-    learning rate, and has ruined runs without one. For several labels it is C; for regression, whose own loss is a mean
+    λ is 6·C by default for classification (the authors' code has 100 for 100 classes), which taught more than 3·C and C
+    at the learning rates that `tune` finds (`experiments/teaching`); from C to 10·C is worth a search, and from C/3 to
+    3·C in the paper's form, which 10·C has ruined. For several labels it is C; for regression, whose own loss is a mean
     over the columns too, 1; and 1 for tagging, where more did harm. Compare with fine-tuning for numbers and tags: it
     was a gain on some sets and a loss on others.
 
-    Requirements: at least one teacher. With `teacher_targets="cached"` the teachers' part is one C-vector per row,
-    computed once: a step costs what fine-tuning costs. `"left-out"` costs the same and has each row predicted from the
-    other rows, in closed form: without that, a posterior with as many features as rows gives the labels back. With
-    `"live"` the teachers run on the augmented inputs; with `"views"` they do so before tuning, for a few fixed views of
-    each sample, which the model is then shown in turn.
+    Requirements: at least one teacher, except for classification. With `teacher_targets="cached"` the teachers' part is
+    one C-vector per row, computed once: a step costs what fine-tuning costs. `"left-out"` costs the same and has each
+    row predicted from the other rows, in closed form: without that, a posterior with as many features as rows gives the
+    labels back. With `"live"` the teachers run on the augmented inputs; with `"views"` they do so before tuning, for a
+    few fixed views of each sample, which the model is then shown in turn.
 
     Beside `kd` it needs no learnt alignment of features: m maps each model's features to the targets, where they can
     be compared.
@@ -66,7 +74,14 @@ class BTuning(TaughtMethod):
         default = default_trade_off(preparation.task)
         self.trade_off = arguments.trade_off if arguments.trade_off is not None else default
         frozen = preparation.frozen_features
-        folds = arguments.posterior_folds or (FOLDS if kind_of(preparation.task.kind).classes_of_samples else 1)
+        classes = kind_of(preparation.task.kind).classes_of_samples
+        folds = arguments.posterior_folds or (FOLDS if classes else 1)
+        if not preparation.teachers and not (classes and folds > 1):
+            raise InputError(
+                "method='b-tuning' without teachers follows the labels through crossed heads, which is for "
+                "classification with posterior_folds of 2 or more: give teachers=..., or method='fine-tune'."
+            )
+        self.bound = BOUND if classes and folds > 1 else None
         # Before its teachers: where there is no time for the model's own pass, none is lost on theirs.
         own = frozen.shared(lambda: frozen.crossed_heads(preparation.model, folds))
         self.panel = TeacherPanel(preparation)
@@ -92,7 +107,8 @@ class BTuning(TaughtMethod):
 
     def distance(self, features: Tensor, outputs: Tensor, references: Mapping[str, Tensor]) -> Tensor:
         """λ times the mean squared difference over the targets."""
-        return self.trade_off * b_tuning_loss(features, self.heads, references["teachers"], references["fold"])
+        apart = references["teachers"], references["fold"]
+        return self.trade_off * b_tuning_loss(features, self.heads, *apart, bound=self.bound)
 
 
 def default_trade_off(task: Task) -> float:
@@ -108,7 +124,9 @@ def default_trade_off(task: Task) -> float:
     return (PER_CLASS if kind.classes_of_samples else 1.0) * len(task.target_names)
 
 
-def b_tuning_loss(features: Tensor, heads: Tensor, teacher_predictions: Tensor, fold: Tensor) -> Tensor:
+def b_tuning_loss(
+    features: Tensor, heads: Tensor, teacher_predictions: Tensor, fold: Tensor, *, bound: float | None = None
+) -> Tensor:
     """(rows,) mean_c (ȳ_c − fᵀm_c)² through the head of each row's fold.
 
     Args:
@@ -116,6 +134,7 @@ def b_tuning_loss(features: Tensor, heads: Tensor, teacher_predictions: Tensor, 
         heads: (folds, C, D).
         teacher_predictions: (rows, C).
         fold: (rows,) of each row.
+        bound: a distance d beyond it counts as bound · (2d − bound), its tangent, in place of d²; None: none does.
 
     Returns:
         One number per row.
@@ -123,11 +142,15 @@ def b_tuning_loss(features: Tensor, heads: Tensor, teacher_predictions: Tensor, 
     >>> heads = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
     >>> b_tuning_loss(torch.tensor([[1.0, 2.0]]), heads, torch.tensor([[0.0, 0.0]]), torch.tensor([0]))
     tensor([2.5000])
+    >>> b_tuning_loss(torch.tensor([[1.0, 2.0]]), heads, torch.zeros(1, 2), torch.tensor([0]), bound=1.0)
+    tensor([2.])
     """
     folds, targets, width = heads.shape
     every = features @ heads.reshape(folds * targets, width).to(features.dtype).T
     own = every.view(-1, folds, targets)[torch.arange(len(features), device=features.device), fold]
-    return (teacher_predictions - own).square().mean(dim=1)
+    apart = (teacher_predictions - own).abs()
+    within = apart if bound is None else apart.clamp(max=bound)
+    return (within * (2 * apart - within)).mean(dim=1)
 
 
 def target_scale(preparation: Preparation) -> np.ndarray:

@@ -156,14 +156,15 @@ class TaughtMethod(Method):
     ) -> None:
         """Have the teachers answer as `teacher_targets` says: `live`, by each view, or `cached` for the train split."""
         self.live, arguments = live, preparation.arguments
-        if arguments.teacher_targets == "views":
+        there = len(preparation.teachers) > 0
+        if arguments.teacher_targets == "views" and there:
             self.cached = preparation.answers_of_views(self.panel.by_view, live)
             self.views = len(self.cached) // len(preparation.task.train)
-        elif arguments.teacher_targets != "live":
+        elif arguments.teacher_targets != "live" or not there:
             self.cached = cached()
         strength = arguments.feature_trade_off
         strength = self.feature_trade_off if strength is None else strength
-        if strength:
+        if strength and there:
             self.feature_term = FeatureTerm(preparation, strength)
             self.extra = self.feature_term.maps
         self.notes.append(self.panel.summary())
