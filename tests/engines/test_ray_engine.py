@@ -18,7 +18,7 @@ from hubscout.engines import Job, RayEngine, ray_run
 from hubscout.engines.ray_engine import check_reachable
 from hubscout.errors import EngineError, InputError, MissingDependencyError, ModelError
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 WORK = """
 import os, signal, time

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.xdist_group("ray")]
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 GIGABYTE = 1 << 30
 SCRIPT = """

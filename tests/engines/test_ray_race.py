@@ -16,7 +16,7 @@ from hubscout.racing import race
 from hubscout.runs.events import Raced
 from hubscout.tasks import Task
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 QUICK: dict[str, Any] = {"steps": 60, "batch_size": 32, "device": "cpu", "bootstrap_resamples": 20, "workers": 0}
 NETWORKS = '''

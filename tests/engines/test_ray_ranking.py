@@ -28,7 +28,7 @@ from hubscout.ranking import Ranking, rank
 from hubscout.runs.events import Advanced, Event, Finished, Started
 from hubscout.tasks import Task
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 
 def name(zoo: Path, columns: str, fault: str = "", flag: Path | str = "", pace: float = 0.0) -> str:

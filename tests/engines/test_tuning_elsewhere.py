@@ -13,7 +13,7 @@ from hubscout.tasks import Task
 from hubscout.tuning.method_comparison import compare
 from hubscout.tuning.reference_search import Grid, reference
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 OPTIONS = {"epochs": 1, "batch_size": 32, "workers": 0, "device": "cpu"}
 

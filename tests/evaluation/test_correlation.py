@@ -28,6 +28,26 @@ def test_laws(reference, seed):
     assert kendall_tau(reference, scores) == pytest.approx(kendall_tau(scores, reference))
 
 
+@settings(max_examples=100, deadline=None)
+@given(st.data(), st.integers(2, 12), st.integers(1, 12))
+def test_ties_and_weights_are_those_of_scipy(data, count, most):
+    scores, reference = (
+        np.array(data.draw(st.lists(st.integers(0, most), min_size=count, max_size=count)), dtype=float) for _ in "ab"
+    )
+    for ours, theirs in ((kendall_tau, kendalltau), (weighted_tau, weightedtau)):
+        with np.errstate(all="ignore"):
+            expected = theirs(scores, reference).statistic
+        assert ours(scores, reference) == pytest.approx(np.nan_to_num(expected))
+
+
+def test_many_models_are_compared_as_few_are():
+    generator = np.random.default_rng(0)
+    for count in (200, 201):
+        scores, reference = generator.integers(0, 100, size=(2, count)).astype(float)
+        assert weighted_tau(scores, reference) == pytest.approx(weightedtau(scores, reference).statistic)
+        assert kendall_tau(scores, reference) == pytest.approx(kendalltau(scores, reference).statistic)
+
+
 def weighted_by_loops(scores, reference):
     """The definition without ties: each exchange weighs 1/(r+1) + 1/(s+1), averaged over both rankings."""
     total = 0.0

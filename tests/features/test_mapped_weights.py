@@ -55,6 +55,16 @@ def test_weights_in_memory_of_their_own_stay() -> None:
     assert torch.equal(network.weight, before)
 
 
+def test_pages_are_counted_only_where_weights_are_a_file(mapped: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system takes long to count them: it looks at all pages of the process."""
+    read, files = Path.read_text, []
+    monkeypatch.setattr(Path, "read_text", lambda file, **how: files.append(file.name) or read(file, **how))
+    let_go_of_pages(nn.Linear(1024, 1024))
+    assert files == ["maps"]
+    let_go_of_pages(mapped)
+    assert files == ["maps", "maps", "smaps"]
+
+
 @pytest.mark.parametrize("own", ["Anonymous", "Private_Hugetlb", "Swap"])
 def test_pages_that_were_written_to_are_found_wherever_they_are(own: str) -> None:
     facts = {"Rss": 4, "Anonymous": 0, "Private_Hugetlb": 0, "Swap": 0}

@@ -83,6 +83,14 @@ def test_a_device_that_is_not_there_is_said() -> None:
         pick_device("cuda:0")
 
 
+def test_picking_a_device_makes_no_garbage_old_once_torch_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def import_again(**how: bool) -> None:
+        raise AssertionError("all objects would be moved to the oldest generation")
+
+    monkeypatch.setattr(precision, "uncollected", import_again)
+    assert pick_device("cpu") == "cpu"
+
+
 def test_a_device_is_warmed_up_once_whatever_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     used: list[torch.Tensor] = []
     solve = torch.linalg.eigh

@@ -20,7 +20,6 @@ from hubscout.runs.race_record import BesideProbe
 from hubscout.runs.texts import human_probability
 from hubscout.tasks import Task
 
-pytestmark = pytest.mark.xdist_group("race of the report")  # one race for all of them
 ARMS = ("name=digits", "name=wide&width=128", "name=narrow&width=8", "name=untrained&steps=0")
 
 

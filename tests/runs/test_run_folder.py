@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hubscout.errors import InputError
+from hubscout.runs import run_folder
 from hubscout.runs.run_folder import check_folder, describe_environment, package_versions
 
 
@@ -39,6 +40,16 @@ def test_it_says_what_a_run_was_made_with() -> None:
     assert record["python"] == ".".join(map(str, sys.version_info[:3]))
     assert record["packages"]["numpy"]
     assert package_versions(("numpy", "no-such-package")).keys() == {"numpy"}
+
+
+def test_versions_are_read_once_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = package_versions()
+
+    def read(name: str) -> str:
+        raise AssertionError(f"the files of {name} were read again")
+
+    monkeypatch.setattr(run_folder, "version", read)
+    assert package_versions() == before
 
 
 def test_looking_does_not_load_torch() -> None:

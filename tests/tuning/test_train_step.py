@@ -20,6 +20,15 @@ def test_micro_batches_add_up_to_the_batch(task):
     assert_same(whole, cut, exact=False)
 
 
+def test_a_step_does_not_look_for_installed_packages(task, monkeypatch):
+    from accelerate import optimizer
+
+    asked = []
+    monkeypatch.setattr(optimizer, "is_lomo_available", lambda: bool(asked.append(1)))
+    assert tune(task, perceptron(0), **OPTIONS).steps > 0
+    assert not asked
+
+
 def test_out_of_memory_goes_on_by_accumulating(task, monkeypatch):
     plain = tune(task, perceptron(0), keep_best=False, **OPTIONS)
     real, seen = TrainStep._backward, []

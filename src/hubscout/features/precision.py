@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import threading
 from collections.abc import Callable
@@ -47,8 +48,10 @@ def pick_device(device: str = "auto") -> str:
     >>> pick_device("cpu")
     'cpu'
     """
-    with uncollected(imports_alone=True):  # where a command meets torch for the first time
-        import torch
+    if "torch" not in sys.modules:  # where a command meets it for the first time
+        with uncollected(imports_alone=True):
+            importlib.import_module("torch")
+    import torch
 
     if device == "auto":
         if torch.cuda.is_available():

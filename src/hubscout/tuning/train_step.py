@@ -22,6 +22,9 @@ from hubscout.tuning.network import Network, has_batch_norm
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
+_PLAIN_STEPS = ("NO", "MULTI_CPU", "MULTI_GPU")
+"""Kinds of processes, as accelerate names them, in which a step of the optimiser is its own and no more."""
+
 
 @dataclass
 class TrainStep:
@@ -42,6 +45,9 @@ class TrainStep:
             raise TuningError("Nothing is left to train: the whole network is frozen.")
         self.optimizer = build_optimizer(self.network, self.arguments)
         self.wrapped, self.prepared = self.accelerator.prepare(self.network, self.optimizer)
+        if self.accelerator.scaler is None and self.accelerator.distributed_type.value in _PLAIN_STEPS:
+            # The wrapper would hand every step on, having looked twice for a package that is not installed.
+            self.prepared = self.optimizer
         share = -(-self.plan.batch_size // self.accelerator.num_processes)
         self.micro_batch = self.arguments.micro_batch_size or share
         # Batch norms and spectral shrinkage look at a batch as a whole.
