@@ -178,9 +178,12 @@ def test_architectures_whose_tokens_are_views_of_weights(name):
 def test_threads_hash_large_tensors_of_large_networks_alone(monkeypatch, count, threads):
     """Many threads, or small tensors in them, keep all other threads of the process from working."""
     real, seen = cost._digest, []
-    monkeypatch.setattr(
-        cost, "_digest", lambda tensor: seen.append((len(tensor), threading.current_thread())) or real(tensor)
-    )
+
+    def digest(tensor, files):
+        seen.append((len(tensor), threading.current_thread()))
+        return real(tensor, files)
+
+    monkeypatch.setattr(cost, "_digest", digest)
     monkeypatch.setattr(cost, "_LARGE_BYTES", 1 << 10)
     monkeypatch.setattr(cost, "_BYTES_PER_THREAD", 1 << 18)
     monkeypatch.setattr(cost.os, "cpu_count", lambda: 16)

@@ -10,7 +10,7 @@ import torch
 from hub_models import run
 
 from hubscout.errors import InputError
-from hubscout.hubs import load
+from hubscout.hubs import cost, load
 
 TEXTS = ["The cat sits on the mat.", "Shares fell.", ""]
 
@@ -45,6 +45,14 @@ def test_text_features_are_pooled_hidden_states(name, pooling, request):
     assert backbone.card.modalities == ("text", "text-pair", "tokens")
     assert output.logits is None
     assert backbone.card.flops > 0
+
+
+@pytest.mark.parametrize("name", ["bert", "t5"])
+def test_operations_are_counted_without_a_look_at_the_weights(name, request):
+    backbone = load(f"file:{request.getfixturevalue(name)}")
+    counted = backbone.card.feature_dim, backbone.card.flops
+    assert counted == cost._count_in_a_real_pass(backbone, backbone._example())
+    assert counted == cost._count_without_norms(backbone, backbone._example())
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "t5"])

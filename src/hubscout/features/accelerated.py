@@ -21,12 +21,12 @@ from hubscout.errors import AccelerationError, CacheError, HubscoutError, first_
 from hubscout.evidence import logme
 from hubscout.features.feature_cache import GRAPH
 from hubscout.features.graph_export import Session, export, weights_of
-from hubscout.features.mapped_weights import let_go_of_pages
 from hubscout.features.pipeline import collate
 from hubscout.features.precision import relative_error
 from hubscout.features.static_padding import write_padding_down
 from hubscout.features.storage import ABOUT, About
 from hubscout.hubs import Batch, Output
+from hubscout.hubs.mapped_weights import let_go_of_pages
 from hubscout.hubs.text_preprocessing import IDS, MASK, SECOND, TYPES, WORD_ENDS, WORDS
 from hubscout.tasks.kinds import kind_of
 

@@ -13,7 +13,6 @@ from hubscout.errors import AccelerationError, CacheError, check_keywords, keywo
 from hubscout.features.extraction_plan import ExtractionPlan
 from hubscout.features.extractor import Extractor
 from hubscout.features.feature_keys import describe
-from hubscout.features.mapped_weights import let_go_of_pages
 from hubscout.features.options import TORCH, ExtractionOptions, pick_backend
 from hubscout.features.precision import BatchSize, pick_device, pick_precision, wait_until_warm
 from hubscout.features.result import Extraction
@@ -91,8 +90,6 @@ def extract(
     job = ExtractionPlan.prepare(
         backbone, task, split, chosen.layers or (), chosen.blocks, indices, shards, shard_rows, device
     )
-    if device == "cpu":
-        let_go_of_pages(backbone.module)  # its digest has looked at all of them
     log = Log(backbone.card.identifier, observer or silent)
     backend = pick_backend(chosen.accelerate, job, device, pick_precision(chosen.precision, device))
 

@@ -17,7 +17,7 @@ from hubscout.features.accelerated import open_graph
 from hubscout.features.extraction_plan import ExtractionPlan
 from hubscout.features.feature_keys import Probe, places_to_try
 from hubscout.features.forward import Runner
-from hubscout.features.freed_memory import give_back_freed, memory_kept
+from hubscout.features.freed_memory import memory_kept
 from hubscout.features.options import TORCH
 from hubscout.features.pipeline import Background, Feed, PlannedBatch, PreparedBatch, collate, plan
 from hubscout.features.precision import BatchSize, Precision, pick_precision
@@ -126,13 +126,13 @@ class Extractor:
         planned = list(plan(pending.items(), self.size.size, lengths))
         if self.prepared is not None:
             runner.make_room = self.prepared.clear_devices
-        with runner, memory_kept():
+        with runner:
             if self.backend != TORCH:
                 with step("export"):
                     runner.graph = open_graph(job, runner, replace(reader, skip_bad=True), self.cache)
-                    give_back_freed()  # what torch's passes took, for the check
             began = time.perf_counter()
             with (
+                memory_kept(),
                 Background(collector.add) as background,
                 Feed(
                     iter(planned),

@@ -13,7 +13,7 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
@@ -24,6 +24,7 @@ import numpy as np
 from hubscout.errors import CacheError
 from hubscout.features.precision import SAFE_RELATIVE_ERROR
 from hubscout.grouping import grouped
+from hubscout.hubs.mapped_weights import MappedFiles
 from hubscout.hubs.model_identifier import Identifier
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ _CHUNK = 1 << 16
 _SMALL = 1 << 12
 _AT_ONCE = {"cuda": 256}
 """Chunks for one operation by the type of device; one elsewhere, which takes the least memory."""
+_READ = 256 * _CHUNK
+"""Numbers after which those that are a file in memory leave the process again."""
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _TRIES = 8
 _ROWS = "rows"
@@ -181,7 +184,14 @@ def _sums_of_large(pieces: Mapping[int, Tensor], device: str) -> dict[int, np.nd
         flat[len(piece) :].zero_()
         return rows.mul_(weights).sum(1)
 
-    found = [torch.cat([sums(piece) for piece in one.split(weighted.numel())]) for one in pieces.values()]
+    files = MappedFiles(pieces.values())
+
+    def read(one: Tensor) -> Iterator[Tensor]:
+        for part in one.split(_READ):
+            yield from map(sums, part.split(weighted.numel()))
+            files.let_go(part)
+
+    found = [torch.cat(list(read(one))) for one in pieces.values()]
     fetched = torch.cat(found).cpu().numpy()
     return dict(zip(pieces, np.split(fetched, np.cumsum([len(one) for one in found[:-1]])), strict=True))
 

@@ -13,6 +13,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from hubscout.hubs.backbone import ModelCard
+from hubscout.hubs.mapped_weights import MappedFiles
+from hubscout.hubs.text_preprocessing import MASK
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from hubscout.hubs.backbone import Backbone, Batch
 
 _LARGE_BYTES, _BYTES_PER_THREAD = 1 << 18, 1 << 25
+_BYTES_AT_ONCE = 1 << 22
 
 switches_of_torch = threading.RLock()
 """Held while attention is switched to its plain form, which all threads see, and while a batch runs: the features of a
@@ -59,28 +62,33 @@ def fingerprint(state: Mapping[str, Tensor], *settings: object) -> str:
 
     Large tensors are hashed in threads, one for every 32 MiB of a network: hashing leaves the interpreter free. With a
     small one a thread is given more to do than it does, and many of them keep all other threads from working.
+    Of weights that are a file in memory, what has been read leaves the process again.
     """
+    files = MappedFiles(state.values())
     names = sorted(state)
     large = {name: state[name] for name in names if state[name].nbytes > _LARGE_BYTES}
     threads = sum(tensor.nbytes for tensor in large.values()) // _BYTES_PER_THREAD
     total = hashlib.blake2b(digest_size=16)
     with ThreadPoolExecutor(min(threads, os.cpu_count() or 1) + 1) as pool:
-        hashed = {name: pool.submit(_digest, tensor) for name, tensor in large.items() if threads}
+        hashed = {name: pool.submit(_digest, tensor, files) for name, tensor in large.items() if threads}
         for name in names:
-            digest = hashed[name].result() if name in hashed else _digest(state[name])
+            digest = hashed[name].result() if name in hashed else _digest(state[name], files)
             total.update(name.encode() + b"\0" + digest)
     for setting in settings:
         total.update(repr(setting).encode() + b"\0")
     return total.hexdigest()
 
 
-def _digest(tensor: Tensor) -> bytes:
+def _digest(tensor: Tensor, files: MappedFiles) -> bytes:
     import torch
 
     plain = tensor.detach().cpu().contiguous()
     header = f"{plain.dtype}{tuple(plain.shape)}".encode()
-    data = memoryview(plain.reshape(-1).view(torch.uint8).numpy()) if plain.numel() else b""  # type: ignore[arg-type]
-    return hashlib.blake2b(data, digest_size=16, key=header[:64]).digest()
+    digest = hashlib.blake2b(digest_size=16, key=header[:64])
+    for piece in plain.reshape(-1).view(torch.uint8).split(_BYTES_AT_ONCE):
+        digest.update(piece.numpy().data)
+        files.let_go(piece)
+    return digest.digest()
 
 
 def measure(backbone: Backbone, batch: Batch) -> tuple[int, int | None]:
@@ -119,7 +127,7 @@ def _count_without_norms(backbone: Backbone, batch: Batch) -> tuple[int, int | N
             if isinstance(child, (*norms, *activations)):
                 setattr(part, name, torch.nn.Identity())
     with torch.no_grad(), _light_counter()() as counter:
-        features = twin.forward({name: tensor.to("meta") for name, tensor in batch.items()}).features
+        features = twin.forward(_batch_on_meta(batch)).features
     return features.shape[-1], counter.operations or None
 
 
@@ -152,7 +160,12 @@ def _light_counter() -> type[Any]:
 
 
 def _count_on_meta(backbone: Backbone, batch: Batch) -> tuple[int, int | None]:
-    return _count(_on_meta(backbone), {name: tensor.to("meta") for name, tensor in batch.items()})
+    return _count(_on_meta(backbone), _batch_on_meta(batch))
+
+
+def _batch_on_meta(batch: Batch) -> Batch:
+    """A batch without values, and without a mask that hides nothing: networks of transformers look into masks."""
+    return {name: tensor.to("meta") for name, tensor in batch.items() if name != MASK or not tensor.all()}
 
 
 def _on_meta(backbone: Backbone) -> Backbone:

@@ -12,6 +12,7 @@ import numpy as np
 
 from hubscout.engines.job import remembered
 from hubscout.errors import InputError
+from hubscout.features.freed_memory import give_back_freed
 from hubscout.features.options import ExtractionOptions
 from hubscout.hubs.backbone import check_modality
 from hubscout.hubs.pooling import MEAN_LAYER
@@ -113,7 +114,8 @@ def _assess(model: Model, task: Task, settings: Settings, increments: Sequence[n
             sample = task.train.inputs[int(extractions[0].rows[0])]
             latency = measure_latency(backbone, sample, device=extractions[0].device)
         check_latency(latency, settings.limits)
-    del backbone  # scores need none of it, and their sums find room where it was
+    del backbone  # scores need none of it
+    give_back_freed()
     card = extractions[0].card
     with step("score"):
         layers, found = _scan_layers(extractions, task, settings)

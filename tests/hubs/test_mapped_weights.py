@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from hubscout.features.mapped_weights import let_go_of_pages, unchanged_files
+from hubscout.features.feature_keys import tensors_digest
+from hubscout.hubs.cost import fingerprint
+from hubscout.hubs.mapped_weights import let_go_of_pages, unchanged_files
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mappings are looked up in /proc")
 
@@ -37,6 +40,17 @@ def test_pages_leave_the_process_and_come_back(mapped: nn.Module, tmp_path: Path
     let_go_of_pages(mapped)
     assert resident_kilobytes(tmp_path) < 1024
     assert mapped.weight.sum() == total
+
+
+@pytest.mark.parametrize("digest", [fingerprint, tensors_digest])
+def test_a_digest_leaves_no_pages_behind(
+    mapped: nn.Module, tmp_path: Path, digest: Callable[[dict[str, torch.Tensor]], object]
+) -> None:
+    own = {"weight": mapped.weight.clone()}
+    assert resident_kilobytes(tmp_path) >= 4096
+    assert digest({"weight": mapped.weight}) == digest(own)
+    assert resident_kilobytes(tmp_path) < 1024
+    assert torch.equal(mapped.weight, own["weight"])
 
 
 def test_weights_that_were_changed_stay(mapped: nn.Module, tmp_path: Path) -> None:
