@@ -6,6 +6,7 @@ Each is put in place for one run.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -21,7 +22,13 @@ COMPONENTS = 64
 
 
 def changed(options: dict[str, Any]) -> Iterator[AbstractContextManager[Any]]:
-    """What is no option of `tune`: taken out of the options, and put in its place for a run."""
+    """What is no option of `tune`: taken out of the options, and put in its place for a run.
+
+    B-Tuning through crossed heads has a bound that came last: without one unless the options say so.
+    """
+    from hubscout.tuning.methods import b_tuning
+
+    yield patch.object(b_tuning, "BOUND", options.pop("bound", math.inf))
     if options.pop("shuffled", False):
         yield shuffled_answers()
     if share := options.pop("share", 0.0):
@@ -40,8 +47,6 @@ def changed(options: dict[str, Any]) -> Iterator[AbstractContextManager[Any]]:
         yield crossed_features()
     if options.pop("labels", False):
         yield labels_for_answers()
-    if bound := options.pop("bound", 0.0):
-        yield bounded_term(bound)
     if course := options.pop("course", ""):
         yield term_over_time(course)
     if views := options.pop("own_views", 0):
@@ -187,17 +192,6 @@ def labels_for_answers() -> AbstractContextManager[Any]:
         return self.frozen_features.labels()
 
     return patch.object(TeacherPanel, "cached_predictions", labels)
-
-
-def bounded_term(bound: float) -> AbstractContextManager[Any]:
-    """Huber's loss for the squared distance of B-Tuning: beyond `bound` it grows as the distance."""
-    from hubscout.tuning.methods import b_tuning
-
-    def loss(features: torch.Tensor, heads: torch.Tensor, said: torch.Tensor, fold: torch.Tensor) -> torch.Tensor:
-        apart = (said - through_folds(features, heads, fold)).abs()
-        return torch.where(apart <= bound, apart.square(), 2 * bound * apart - bound**2).mean(dim=1)
-
-    return patch.object(b_tuning, "b_tuning_loss", loss)
 
 
 @contextmanager

@@ -253,7 +253,9 @@ def test_the_winners_teach_a_model_that_has_not_raced(task: Task, networks: Path
 
 def test_one_that_diverges_is_taught_more_slowly(task: Task, networks: Path, tmp_path: Path) -> None:
     big, small = names(networks, "width=64", "seed=3&width=8")
-    found = race(task, big, out=tmp_path / "run", deploy=small, **{**OPTIONS, "trade_off": 3000.0})
+    found = race(
+        task, big, out=tmp_path / "run", deploy=small, **{**OPTIONS, "trade_off": 3000.0, "posterior_folds": 1}
+    )
     told = lines(tmp_path / "run", "lesson")
     assert all("DivergedError" in line["failure"] for line in told[:2])
     assert found.deployed is not None

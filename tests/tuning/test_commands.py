@@ -130,9 +130,7 @@ def test_reference_then_evaluate_takes_its_table(folder, tmp_path):
 def test_errors_are_one_line(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert "Did you mean 'b-tuning'" in run("tune", folder, "--model", MODEL, "--method", "btuning", status=2).output
-    assert (
-        "give at least one" in run("tune", folder, "--model", MODEL, "--method", "b-tuning", "--quiet", status=2).output
-    )
+    assert "give at least one" in run("tune", folder, "--model", MODEL, "--method", "kd", "--quiet", status=2).output
     for options, words in (
         (["--learning-rate", "-1"], "Error: --learning-rate -1.0: must be above 0."),
         (["--set", "optimizer=adam"], "Error: --set optimizer=adam: allowed are 'auto'"),

@@ -206,8 +206,8 @@ def test_bad_arguments(task):
         tune(task, perceptron(0), teacher=perceptron(1))
     with pytest.raises(UnknownMethodError, match="Did you mean 'b-tuning'"):
         tune(task, perceptron(0), method="b-tunning")
-    with pytest.raises(InputError, match="at least one"):
-        tune(task, perceptron(0), method="b-tuning")
+    with pytest.raises(InputError, match="at least one, or method='fine-tune' or 'b-tuning', which needs none"):
+        tune(task, perceptron(0), method="kd")
     with pytest.raises(InputError, match="epochs=0"):
         tune(task, perceptron(0), method="fine-tune", epochs=0)
     with pytest.raises(InputError, match="Did you mean 'learning_rate'"):
