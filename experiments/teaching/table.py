@@ -398,7 +398,7 @@ def main() -> None:
 def draw(tests: Tests, cases: Sequence[str]) -> None:
     cases = [case for case in cases if any((case, name) in tests for name in METHODS if name != BASE)]
     methods = [name for name in METHODS if name != BASE and any((case, name) in tests for case in cases)]
-    columns = min(len(cases), 6)
+    columns = min(len(cases), 7)
     height = -(-len(cases) // columns)
     figure, grid = plt.subplots(
         height, columns, figsize=(2.6 * columns + 2, 0.21 * len(methods) * height + 1.4), sharey=True, squeeze=False
@@ -432,7 +432,7 @@ def draw(tests: Tests, cases: Sequence[str]) -> None:
         fontsize=8,
         ncols=2,
     )
-    figure.tight_layout(rect=(0, 0, 1, 0.96))
+    figure.tight_layout(rect=(0, 0, 1, 0.98))
     figure.savefig(HERE / "figure.png", dpi=110)
 
 
