@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -77,3 +80,10 @@ def test_an_unknown_option_names_those_that_there_are():
 )
 def test_what_would_run_code(identifier, wants):
     assert code_wanted(Identifier.parse(identifier)) == wants
+
+
+def test_a_path_that_is_there_is_told_as_a_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=rf"names no hub\. Did you mean 'file:{re.escape(str(tmp_path))}'\? Write"):
+        Identifier.parse(str(tmp_path))
+    with pytest.raises(InputError, match=r"names no hub\. Write hub/NAME"):
+        Identifier.parse(str(tmp_path / "nothing"))

@@ -82,7 +82,7 @@ def test_without_teachers_a_model_follows_the_labels_through_heads_that_have_not
     expected = 2.0 * (2 * torch.nn.functional.huber_loss(apart, 0 * apart, reduction="none", delta=0.25)).mean(dim=1)
     rows = torch.arange(len(features))
     shown = torch.as_tensor(features, dtype=torch.float32)
-    found = method.terms(torch.nn.Module(), shown, torch.empty(0), method.references(rows, {}))["teachers"]
+    found = method.terms(torch.nn.Module(), shown, torch.empty(0), method.references(rows, {}))["labels"]
     np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-3, atol=1e-5)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -57,8 +58,9 @@ class Identifier:
             options[key.strip()] = unquote(value) if key.strip() == "revision" else read_value(unquote(value))
         found = _SHAPE.fullmatch(body)
         if found is None:
+            meant = f"Did you mean 'file:{text}'? " if Path(body).expanduser().exists() else ""
             raise InputError(
-                f"Model {text!r} names no hub. Write hub/NAME, such as timm/resnet50.a1_in1k or "
+                f"Model {text!r} names no hub. {meant}Write hub/NAME, such as timm/resnet50.a1_in1k or "
                 "hf/facebook/dinov2-small, or file:PATH, onnx:PATH, python:module:function."
             )
         return cls(found["hub"], found["name"], options, getattr(text, "origin", None))

@@ -182,7 +182,7 @@ class TaughtMethod(Method):
         self, extra: nn.Module, features: Tensor, outputs: Tensor, references: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
         """How far the model is from the teachers' answers, and from their features where those are asked for."""
-        found = {"teachers": self.distance(features, outputs, references)}
+        found = {"teachers" if self.panel.teachers else "labels": self.distance(features, outputs, references)}
         if self.feature_term is not None:
             found["features"] = self.feature_term.of(extra, features, references)
         return found
