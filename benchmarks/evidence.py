@@ -193,7 +193,8 @@ def time_on_device(shape: Shape, device: str, *, compare: bool) -> dict[str, flo
     found["score differs"] = float(abs(fitted.per_target - direct.per_target).max())
     found["gain differs"] = float(abs(fitted.per_target_gain - direct.per_target_gain).max())
     distance = np.linalg.norm(fitted.weights - direct.weights, axis=1)
-    found["weights differ, relative"] = float((distance / np.linalg.norm(direct.weights, axis=1)).max())
+    length = np.linalg.norm(direct.weights, axis=1)
+    found["weights differ, relative"] = float((distance / np.where(length > 0, length, 1.0)).max())
     if fitted.standard_error and direct.standard_error:
         found["error bar differs, relative"] = abs(fitted.standard_error / direct.standard_error - 1)
     if compare:

@@ -149,6 +149,7 @@ def test_an_accelerator_is_given_few_kernels_and_seldom_waited_for(
 ):
     """Each of them takes the processor longer to start than the accelerator to run."""
     monkeypatch.setattr(condensed, "SMALLEST_DIM", smallest)
+    monkeypatch.setattr(condensed, "FEW", 1)
     ids = np.arange(900) % 60
     features = generator.normal(size=(900, 90)) + generator.normal(size=(60, 90))[ids]
     with Counted() as counted:

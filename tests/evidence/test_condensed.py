@@ -20,6 +20,7 @@ pytestmark = pytest.mark.usefixtures("tensors_stay_tensors")
 @pytest.fixture(autouse=True)
 def whatever_the_dimensions(monkeypatch):
     monkeypatch.setattr(condensed, "SMALLEST_DIM", 1)
+    monkeypatch.setattr(condensed, "FEW", 0)
 
 
 def by_eigenvectors(features, targets, **options):
@@ -72,9 +73,13 @@ def assert_same(found, expected):
 @pytest.mark.parametrize("center", [False, True])
 @pytest.mark.parametrize("shape", [(600, 40, 8), (3000, 20, 2), (300, 120, 12), (90, 60, 3)])
 @pytest.mark.parametrize("decay", [1.0, 0.3, 0.03])
-def test_classes(generator, center, shape, decay):
+def test_classes(generator, monkeypatch, center, shape, decay):
+    """With t₀ in the middle of the optima, from which the guess is too far in some problems as small as these."""
     features, ids = classes(generator, *shape, decay=decay)
-    assert_same(condensed_logme(features, ids, center=center), by_eigenvectors(features, ids, center=center))
+    expected = by_eigenvectors(features, ids, center=center)
+    optima = np.append(expected.ratio, expected.over_base_rates.ratio)
+    monkeypatch.setattr(condensed, "_guess", lambda *_: math.sqrt(optima.min() * optima.max()))
+    assert_same(condensed_logme(features, ids, center=center), expected)
 
 
 @pytest.mark.parametrize("center", [False, True])
@@ -158,25 +163,33 @@ def test_its_directions_are_there_for_who_asks(generator):
         np.testing.assert_allclose(*left_out, atol=1e-9)
 
 
-def test_a_guess_that_is_far_off_is_made_again(generator, monkeypatch):
+@pytest.mark.parametrize("times", [1e-3, 30.0, math.inf])
+def test_a_guess_that_is_far_off_leaves_it_to_eigenvectors(generator, monkeypatch, times):
     features, ids = classes(generator)
-    middles, points = [], condensed.points
     guess = condensed._guess
-    monkeypatch.setattr(condensed, "_guess", lambda *known: 30 * guess(*known))
-    monkeypatch.setattr(condensed, "points", lambda *given: middles.append(given[2]) or points(*given))
-    found = condensed_logme(features, ids)
-    assert len(middles) == 2
-    assert_same(found, by_eigenvectors(features, ids))
+    monkeypatch.setattr(condensed, "_guess", lambda *known: times * guess(*known))
+    found = logme(torch.from_numpy(features), torch.from_numpy(ids))
+    assert not isinstance(found.spectrum, Condensed)
+    np.testing.assert_array_equal(found.per_target, by_eigenvectors(features, ids).per_target)
+
+
+@pytest.mark.parametrize("center", [False, True])
+def test_features_that_are_zero_throughout_have_no_weight(generator, center):
+    features, ids = classes(generator)
+    padded = np.insert(features, [0, 7, 7, 40], 0.0, axis=1)
+    found = condensed_logme(padded, ids, center=center)
+    assert (found.rank, found.feature_dim) == (40, 44)
+    assert (found.weights[:, (padded == 0).all(0)] == 0).all()
+    assert_same(found, by_eigenvectors(padded, ids, center=center))
+    without = condensed_logme(features, ids, center=center)
+    np.testing.assert_allclose(found.per_target, without.per_target, rtol=1e-12)
+    variances = [one.predict_variance(rows) for one, rows in ((found, padded), (without, features))]
+    np.testing.assert_allclose(*variances, rtol=1e-9)
 
 
 def rank_deficient(generator):
     features, ids = classes(generator)
     return np.hstack([features, features[:, :3]]), ids
-
-
-def dead_feature(generator):
-    features, ids = classes(generator)
-    return np.hstack([features, np.zeros((len(features), 1))]), ids
 
 
 def few_rows(generator):
@@ -216,7 +229,6 @@ def ill_conditioned(generator):
     "make",
     [
         rank_deficient,
-        dead_feature,
         few_rows,
         far_mean,
         bias_column,
@@ -247,9 +259,17 @@ def test_only_the_default_solver_does_without(generator, options):
     assert not isinstance(logme(torch.from_numpy(features), torch.from_numpy(ids), **options).spectrum, Condensed)
 
 
-def test_small_dimensions_and_large_memory_are_left_to_eigenvectors(generator, monkeypatch):
+def test_no_products_for_targets_that_are_decades_apart(generator, monkeypatch):
+    """Nor where no Cholesky factor shows that the rank is full."""
+    monkeypatch.setattr(condensed, "points", lambda *_: pytest.fail("points were asked for"))
+    for make in (decades_apart, rank_deficient):
+        features, targets = make(generator)
+        assert not isinstance(logme(torch.from_numpy(features), torch.from_numpy(targets)).spectrum, Condensed)
+
+
+def test_small_dimensions_many_targets_and_large_memory_are_left_to_eigenvectors(generator, monkeypatch):
     features, ids = classes(generator)
-    for name, value in (("SMALLEST_DIM", 41), ("MOST_NUMBERS", 10_000)):
+    for name, value in (("SMALLEST_DIM", 41), ("FEW", 6), ("MOST_NUMBERS", 10_000)):
         with monkeypatch.context() as patch:
             patch.setattr(condensed, name, value)
             assert not isinstance(logme(torch.from_numpy(features), torch.from_numpy(ids)).spectrum, Condensed)
@@ -272,7 +292,6 @@ def test_no_gain_out_of_reach_is_above_its_bound(seed, monkeypatch):
     monkeypatch.setattr(condensed.Known, "most_beyond", lambda *given: bounds.append(most_beyond(*given)) or bounds[-1])
     monkeypatch.setattr(condensed, "points", lambda *given: middles.append(given[2]) or points(*given))
     monkeypatch.setattr(condensed, "_guess", lambda *_: 80 * 10 ** generator.uniform(-3, 2))
-    monkeypatch.setattr(condensed, "TRIES", 1)
     logme(torch.from_numpy(features), torch.from_numpy(targets), center=False)
     beyond = np.concatenate([np.geomspace(1e-9, math.exp(-reach()), 400), np.geomspace(math.exp(reach()), 1e9, 400)])
     for bound, centred in zip(bounds, (False, True), strict=True):

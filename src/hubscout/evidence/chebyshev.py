@@ -25,7 +25,7 @@ import numpy as np
 
 from hubscout.evidence.array_backend import Array, fetched, to_device_of
 
-STEP, STRIDES = 8, 8
+STEP, STRIDES = 6, 8
 """The degree of the polynomials is their product; the matrix products that it takes are their sum less three."""
 TRUNCATION = 1e-13
 """Of the polynomials, relative to their largest value."""

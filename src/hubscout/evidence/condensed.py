@@ -11,14 +11,15 @@ concave; with 2L/n less its null value called g, b = Fᵀy, c = dq/dlog t, γ = 
              log det(I + G/t) ≥ max[log det(I + G/t₁) + γ log t₁/t, log det G - D log t]
 
 with q, c and γ at t₁. The fit with an intercept is that of centred features, and has the same bounds. A Cholesky factor
-of G less what is rounding in σ² shows that the rank is full, and gives lower bounds of Δ and log det G. Where any of
-this fails, there is no condensed spectrum.
+of G less what is rounding in σ² shows that the rank is full, and gives lower bounds of Δ and log det G. Features that
+are zero throughout, as some are after a ReLU, are left out before: their weights are zero, and nothing else depends on
+them. Where any of this fails, there is no condensed spectrum.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -28,17 +29,13 @@ from hubscout.evidence.array_backend import EPSILON, Array, fetched, is_torch, m
 from hubscout.evidence.base_rates import TINY, BaseRateProfile
 from hubscout.evidence.block import Block
 from hubscout.evidence.chebyshev import Points, numbers_at_once, points, reach, shifted_factor
-from hubscout.evidence.eigenvectors import WrittenOut
+from hubscout.evidence.eigenvectors import FEW, WrittenOut
 from hubscout.evidence.profile import Profile
 from hubscout.evidence.solvers import GRID_STEP, TIE, Solution, maximize_profile
 from hubscout.evidence.spectrum import SMALLEST_REST, Spectrum, from_sums, rank_threshold, score_rounding
 
 SMALLEST_DIM = 1024
 """Dimensions, below which an accelerator finds eigenvectors in the time."""
-TRIES = 2
-"""Of t₀: a guess, and the middle of what was found with it."""
-NEAR = 0.5
-"""In log t: a second t₀ that is as close to the first would find no more."""
 SMALLEST_SPARE = 1e-7
 """The share of the constant beyond the features, below which it is not found as a difference of forms."""
 BENDS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
@@ -60,6 +57,8 @@ class Condensed(Spectrum):
 
     block: Block
     """The sums that it came from."""
+    live: int
+    """Features that are not zero throughout."""
     drift: float
     """As in `from_sums`."""
     profile: Profile
@@ -71,8 +70,8 @@ class Condensed(Spectrum):
 
     @property
     def rank(self) -> int:
-        """All of the dimensions."""
-        return self.feature_dim
+        """All of the dimensions that are not zero throughout."""
+        return self.live
 
     @cached_property
     def whole(self) -> Spectrum:
@@ -198,13 +197,18 @@ class Known:
 def condense(block: Block, n: float, drift: float) -> Spectrum | None:
     """The condensed spectrum of sums on an accelerator, as in `from_sums`; None where eigenvectors have to be found."""
     targets, dim = (int(size) for size in block.cross.shape)
-    if not is_torch(block.cross) or dim < SMALLEST_DIM or numbers_at_once(targets, dim) > MOST_NUMBERS:
+    if not is_torch(block.cross) or dim < max(SMALLEST_DIM, FEW * targets):
         return None
-    if dim >= min(block.rows - round(block.n - n), n):
+    if numbers_at_once(targets, dim) > MOST_NUMBERS:
         return None
     import torch
 
     gram, rows = mirrored(block.upper_gram), torch.cat([block.cross, block.feature_sum[None]])
+    live = torch.nonzero(gram.diagonal())[:, 0]
+    if len(live) < dim:
+        gram, rows, dim = gram[live][:, live], rows[:, live], len(live)
+    if dim >= min(block.rows - round(block.n - n), n):
+        return None
     size = torch.linalg.matrix_norm(gram)  # at least the largest σ²
     factor, failed = shifted_factor(gram, -rank_threshold(n, dim) * (size + drift))
     reached = torch.linalg.solve_triangular(factor, rows.T, upper=False)
@@ -239,44 +243,35 @@ def condense(block: Block, n: float, drift: float) -> Spectrum | None:
     if any((known.rest < SMALLEST_REST * known.squares).any() for known in (plain, beyond)):
         return None
     t = _guess(beyond, dim, float(trace) - float(forms[2][-1]) / block.n)
-    for _ in range(TRIES):
-        if not float(norm) / LARGEST_CONDITION < t < math.inf:
-            return None
-        around = points(gram, rows, t)
-        if around is None:
-            return None
-        found, t = _maximum(block, drift, norm, around, plain, None if centred else (beyond, mean))
-        if found is not None:
-            return found
-    return None
+    around = points(gram, rows, t) if float(norm) / LARGEST_CONDITION < t < math.inf else None
+    if around is None:
+        return None
+    found = _maximum(block, drift, norm, around, plain, None if centred else (beyond, mean))
+    if found is not None and dim < found.feature_dim:
+        weights = found.weights.new_zeros(targets, found.feature_dim)
+        weights[:, live] = found.weights
+        found = replace(found, weights=weights)
+    return found
 
 
 def _maximum(
     block: Block, drift: float, norm: np.ndarray, around: Points, plain: Known, beyond: tuple[Known, np.ndarray] | None
-) -> tuple[Condensed | None, float]:
-    """The maximum by these points, if it is one of all t; and where to look for a better t₀."""
+) -> Condensed | None:
+    """The maximum by these points, if it is one of all t."""
     low, high = -reach(), reach()
     squares = around.squares[:-1] / plain.squares[:, None]
     standard = (squares, 1 - squares.sum(1), around.multiplicities, around.level)
     profile = Profile(plain.n, around.middle, around.values, *standard)
     solution = maximize_profile(profile, np.linspace(low, high, math.ceil(2 * high / GRID_STEP) + 1))
-    ratio, rates = solution.ratio, None
-    gain, q = profile.gain(ratio / around.middle, profile.squares, profile.unreachable)
+    rates = None
+    gain, q = profile.gain(solution.ratio / around.middle, profile.squares, profile.unreachable)
     sure = plain.most_beyond(End.of(profile, low), End.of(profile, high)) <= np.maximum(gain, 0) + TIE
     if beyond is not None:
         search = CondensedBaseRates.at(around, beyond[1], beyond[0])
         rates = search.maximize()
-        best = 2 * rates[0] + TIE
-        sure &= beyond[0].most_beyond(search.end(low), search.end(high)) <= best
-        ratio = np.append(ratio, rates[1])
+        sure &= beyond[0].most_beyond(search.end(low), search.end(high)) <= 2 * rates[0] + TIE
     if not sure.all():
-        finite = np.log(ratio[np.isfinite(ratio)])
-        if not len(finite):
-            return None, math.inf
-        # What is at the lower end is on its way down.
-        lowest = finite.min() - high * (finite.min() < math.log(around.middle) - high + GRID_STEP)
-        middle = (lowest + finite.max()) / 2
-        return None, math.exp(middle) if abs(middle - math.log(around.middle)) > NEAR else math.inf
+        return None
     none = np.zeros(len(q), dtype=bool)
     spectrum = Condensed(
         n=plain.n,
@@ -292,6 +287,7 @@ def _maximum(
         target_magnitude=plain.squares,
         multiplicities=around.multiplicities,
         block=block,
+        live=plain.dim,
         drift=drift,
         profile=profile,
         solution=solution,
@@ -299,12 +295,18 @@ def _maximum(
         base_rates=rates,
     )
     rounding = score_rounding(spectrum, solution.ratio, plain.n / plain.squares / q)
-    return (spectrum if rounding < ROUNDING else None), math.inf
+    return spectrum if rounding < ROUNDING else None
 
 
 def _guess(known: Known, dim: int, trace: float) -> float:
-    """A t in the middle of the targets: what n - D residuals say of the noise, and all z² of the signal."""
+    """A t in the middle of the targets: what n - D residuals say of the noise, and all z² of the signal.
+
+    ∞ where it is so different from target to target that no t₀ reaches all of them.
+    """
     noise = known.rest / (known.n - dim)
     signal = known.squares - known.rest - dim * noise
     there = signal > 0
-    return trace * float(np.median(noise[there] / signal[there])) if there.any() else math.inf
+    if not there.any():
+        return math.inf
+    places = np.log(trace * noise[there] / signal[there])
+    return math.exp(np.median(places)) if np.ptp(places) < 2 * reach() else math.inf
