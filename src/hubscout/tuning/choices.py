@@ -47,7 +47,7 @@ def check_choices(
     if uses_teachers and not teachers and method != FOLLOWS_LABELS:
         raise InputError(
             f"method={method!r} learns from teachers: give at least one, or method='fine-tune' or "
-            f"{FOLLOWS_LABELS!r}, which needs none."
+            f"method={FOLLOWS_LABELS!r}, which need none."
         )
     if teachers and not uses_teachers:
         raise InputError(f"method={method!r} has no teachers: leave teachers=... out, or choose another method.")
