@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -118,6 +119,43 @@ def test_targets_that_nothing_explains_are_the_null_model(generator):
     assert np.isinf(found.ratio).any()
     assert np.isfinite(found.ratio).any()
     assert_same(found, by_eigenvectors(features, ids, center=True))
+
+
+@pytest.mark.parametrize("from_rows", [True, False])
+def test_where_nothing_is_explained_nothing_leaves_the_device(from_rows, monkeypatch):
+    """On an accelerator a tensor is no array: one that becomes an array on the way is an error there."""
+    generator = np.random.default_rng(13)
+    features, targets = generator.normal(size=(1400, 30)), generator.normal(size=(1400, 1))
+    expected = by_eigenvectors(features, targets, center=False, kind="regression")
+    assert np.isinf(expected.ratio).all()
+    convert = torch.Tensor.__array__
+
+    def refuse(tensor, *given, **options):
+        caller = sys._getframe(1).f_code.co_filename
+        assert "hubscout/evidence" not in caller, f"{caller} takes a tensor for an array"
+        return convert(tensor, *given, **options)
+
+    monkeypatch.setattr(torch.Tensor, "__array__", refuse)
+    if from_rows:
+        found = condensed_logme(features, targets, center=False, kind="regression")
+    else:
+        sums = Statistics("regression", ("a",))
+        for block, part in enumerate(np.array_split(np.arange(len(features)), 5)):
+            sums.update(torch.from_numpy(features[part]), torch.from_numpy(targets[part]), block=block)
+        found = maximize_evidence(sums, center=False, keep_spectrum=True)
+        assert isinstance(found.spectrum, Condensed)
+    np.testing.assert_allclose(found.per_target, expected.per_target, atol=1e-11)
+    assert found.standard_error is not None
+
+
+def test_without_memory_for_the_points_there_are_eigenvectors(generator, monkeypatch):
+    def full(*given):
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(condensed, "points", full)
+    features, ids = classes(generator)
+    found = logme(torch.from_numpy(features), torch.from_numpy(ids))
+    assert not isinstance(found.spectrum, Condensed)
 
 
 def test_sums_by_block_and_with_weights(generator):

@@ -64,9 +64,9 @@ def test_sizes_are_asked_for(client, shelf):
     assert [entry["params"] for entry in entries] == [50, 40, 30, 20, 10, 0]
 
 
-def test_what_is_here_is_marked(client, hub):
-    client.attempt("hf/acme/bert")
-    entries, _ = listing(client, "list_models('hf/acme/*')")
+def test_what_is_here_is_marked(newcomer):
+    newcomer.attempt("hf/acme/bert")
+    entries, _ = listing(newcomer, "list_models('hf/acme/*')")
     here = {entry["identifier"] for entry in entries if entry["on_this_machine"]}
     assert "hf/acme/bert" in here
     assert "hf/acme/mute" not in here

@@ -211,7 +211,7 @@ def test_the_methods_of_the_form_are_those_of_tuning() -> None:
         ({"command": "tune", "teachers": "/etc"}, "Teachers"),
         ({"command": "tune", "method": "kd --out=x"}, "Method"),
         ({"command": "tune", "method": "magic"}, "Method"),
-        ({"command": "tune", "method": "b-tuning"}, "Method: b-tuning needs teachers"),
+        ({"command": "tune", "method": "kd"}, "Method: kd needs teachers"),
         ({"command": "tune", "learning_rate": "fast"}, "Learning rate"),
         ({"command": "tune", "learning_rate": "0"}, "Learning rate"),
         ({"command": "race", "deploy": "file:x"}, "Model to deploy: 'file:x' is not allowed"),

@@ -9,6 +9,7 @@ from tuning_networks import convolutional, make_task, perceptron, weights_of
 
 from hubscout.errors import InputError
 from hubscout.evidence import logme
+from hubscout.runs.events import Validated
 from hubscout.tasks import Task
 from hubscout.tuning import tune
 from hubscout.tuning.arguments import TuningArguments
@@ -103,6 +104,42 @@ def test_without_teachers_it_trains_whenever_they_would_answer(teacher_targets):
 def test_without_teachers_there_must_be_classes_and_crossed_heads(kind, options):
     with pytest.raises(InputError, match=r"is for classification with posterior_folds of 2 or more: give teachers"):
         tune(make_task(kind), perceptron(0), method="b-tuning", epochs=1, **options)
+
+
+def test_without_teachers_there_must_be_samples_for_two_folds():
+    whole = make_task(n=90)
+    kept = np.r_[np.flatnonzero(whole.train.targets == 0)[:9], np.flatnonzero(whole.train.targets == 1)[:1]]
+    train = replace(whole.train, inputs=np.asarray(whole.train.inputs)[kept], targets=whole.train.targets[kept])
+    few = replace(whole, splits={"train": train}, target_names=whole.target_names[:2])
+    given = TuningArguments(), torch.device("cpu"), FrozenFeatures(few, "cpu")
+    with pytest.raises(InputError, match="for which two classes need two samples or more"):
+        METHODS["b-tuning"]().prepare(Preparation(few, perceptron(0), [], *given))
+    method = METHODS["b-tuning"]()
+    method.prepare(Preparation(few, perceptron(0), [perceptron(1)], *given))
+    assert method.bound is None  # one head for all is the paper's form
+
+
+def test_a_run_that_is_resumed_keeps_its_bound(tmp_path, monkeypatch):
+    """Those that began before there was one have none."""
+    options = {"epochs": 4, "batch_size": 16, "learning_rate": 0.01, "keep_best": False, "method": "b-tuning"}
+    task, given = make_task(n=96), (perceptron(0), [perceptron(1)])
+    monkeypatch.setattr("hubscout.tuning.methods.b_tuning.BOUND", None)
+    whole = tune(task, *given, **options)
+
+    class Stop(BaseException):
+        pass
+
+    def stop_later(event):
+        if isinstance(event, Validated) and event.epoch >= 2:
+            raise Stop
+
+    with pytest.raises(Stop):
+        tune(task, *given, out=tmp_path, observer=stop_later, **options)
+    monkeypatch.undo()
+    resumed = tune(task, *given, out=tmp_path, **options)
+    assert any("Resumed" in note for note in resumed.notes)
+    for name, value in weights_of(whole.backbone).items():
+        assert torch.equal(value, weights_of(resumed.backbone)[name]), name
 
 
 def test_whole_loss_of_a_prepared_method_is_the_papers(task):

@@ -206,7 +206,7 @@ def test_bad_arguments(task):
         tune(task, perceptron(0), teacher=perceptron(1))
     with pytest.raises(UnknownMethodError, match="Did you mean 'b-tuning'"):
         tune(task, perceptron(0), method="b-tunning")
-    with pytest.raises(InputError, match="at least one, or method='fine-tune' or method='b-tuning', which need none"):
+    with pytest.raises(InputError, match="at least one, or method='fine-tune', or for classes method='b-tuning'"):
         tune(task, perceptron(0), method="kd")
     with pytest.raises(InputError, match="epochs=0"):
         tune(task, perceptron(0), method="fine-tune", epochs=0)

@@ -80,6 +80,27 @@ def test_where_the_model_itself_is_too_slow_no_time_is_lost_on_teachers():
     assert tuned.metric("validation").value >= alone.metric("validation").value - 0.05
 
 
+def test_a_run_without_teachers_has_no_time_for_a_slow_pass_of_its_own_and_resumes_as_it_began(tmp_path):
+    how = {**OPTIONS, "method": "b-tuning", "out": tmp_path / "run"}
+    heard, kill = [], kill_after(5)
+    with pytest.raises(Killed):
+        tune(make_task(n=5120), heavy(0.01), observer=lambda event: heard.append(event) or kill(event), **how)
+    resumed = tune(make_task(n=5120), heavy(0.01), **how)
+    assert any("Resumed" in note for note in resumed.notes)
+    assert (resumed.method, resumed.teachers) == ("fine-tune", ())
+    told = "Too slow for b-tuning in this budget: the model takes about 51 s over the train samples"
+    assert any(isinstance(event, Message) and event.text.startswith(told) for event in heard)
+
+
+def test_the_pass_of_a_run_without_teachers_is_kept_for_whoever_resumes_it(tmp_path):
+    how = {**OPTIONS, "method": "b-tuning", "out": tmp_path / "run"}
+    with pytest.raises(Killed):
+        tune(make_task(n=5120), heavy(0.001), observer=kill_after(20), **how)
+    assert any((tmp_path / "run" / "teaching").iterdir())
+    resumed = tune(make_task(n=5120), heavy(0.001), **how)
+    assert (resumed.method, resumed.teachers) == ("b-tuning", ())
+
+
 def test_features_that_are_cached_cost_nothing(tmp_path):
     teacher = heavy(SLOW, 1)
     extract(teacher, make_task(n=5120), device="cpu", cache=FeatureCache(tmp_path))

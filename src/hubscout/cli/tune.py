@@ -134,7 +134,9 @@ def tune(
         follows = method == FOLLOWS_LABELS
         told = {"trade_off": None if follows else training.trade_off, "teacher_targets": training.teacher_targets}
         options.only_for("--teachers", top=top, **told)
-    checked = "kd" if method == "all" else method
+    if method == "all" and not teachers:
+        raise InputError("--method all compares methods that learn from teachers: give --teachers.")
+    checked = "b-tuning" if method == "all" else method
     check_choices(model, teachers, checked, arguments, out, **vars(existing))
     where = options.Engine(engine or "local", address)
     engine_options = where.options()

@@ -243,7 +243,12 @@ def condense(block: Block, n: float, drift: float) -> Spectrum | None:
     if any((known.rest < SMALLEST_REST * known.squares).any() for known in (plain, beyond)):
         return None
     t = _guess(beyond, dim, float(trace) - float(forms[2][-1]) / block.n)
-    around = points(gram, rows, t) if float(norm) / LARGEST_CONDITION < t < math.inf else None
+    if not float(norm) / LARGEST_CONDITION < t < math.inf:
+        return None
+    try:
+        around = points(gram, rows, t)
+    except torch.OutOfMemoryError:  # eigenvectors take less
+        around = None
     if around is None:
         return None
     found = _maximum(block, drift, norm, around, plain, None if centred else (beyond, mean))

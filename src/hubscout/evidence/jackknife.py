@@ -239,13 +239,15 @@ def middle_ratio(ratio: np.ndarray, weights: np.ndarray) -> float:
 
 
 def inverse(spectrum: Spectrum, upper: Array | None, t: float, times: float = 1.0) -> Array:
-    """`times` (FᵀF + tI)⁻¹ within the directions of the spectrum: its upper triangle, in new memory.
+    """`times` (FᵀF + tI)⁻¹ within the directions of the spectrum, in new memory.
 
-    `upper` is the upper triangle of FᵀF, if it is at hand. On the host there are zeros below the diagonal.
+    `upper` is the upper triangle of FᵀF, if it is at hand. On the host there are zeros below the diagonal; on a device
+    the matrix is whole.
     """
     values = spectrum.squared_singular_values
     if math.isinf(t):
-        return upper_zeros(values, spectrum.feature_dim)
+        like = spectrum.weights if isinstance(spectrum, Condensed) else values
+        return upper_zeros(like, spectrum.feature_dim)
     if isinstance(spectrum, Condensed):
         return spectrum.inverse(t).mul_(times)
     factor = _cholesky(spectrum, upper, t)

@@ -23,7 +23,7 @@ from hubscout.serve.served_folder import DataFolder, Folder, NotHereError, links
 
 HUBS = ("timm", "torchvision", "hf", "sentence-transformers", "pypi")
 METHODS = ("fine-tune", "b-tuning", "kd", "logit-kd", "distill-weighted", "zoo", "all")
-"""Of tuning; `all` compares them. All but the first need teachers."""
+"""Of tuning; `all` compares them. All but the first two need teachers."""
 MOST_MODELS = 500
 MOST_JOBS = 4
 MOST_RANKINGS = 300
@@ -141,7 +141,7 @@ class Starter:
             command += [f"--model={self._only(models)}", *self._teachers(request.teachers, models[0])]
             if request.epochs and request.budget:
                 raise InputError("Epochs: give epochs or a budget, not both.")
-            if request.method in METHODS[1:] and not request.teachers:
+            if request.method in METHODS[2:] and not request.teachers:
                 raise InputError(f"Method: {request.method} needs teachers; choose a ranking, or fine-tune.")
         else:
             command += [f"--models={model}" for model in models]

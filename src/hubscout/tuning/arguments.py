@@ -142,10 +142,10 @@ class TuningArguments:
     """End with the weights of the best validation, not with the last; of equal ones, with the surer predictions."""
 
     trade_off: NonNegative | None = None
-    """λ, the weight of the teachers' term. None: the method's default (b-tuning: six times the number of classes C,
-    sensible from C to 10·C, C for several labels, 1 for tagging and regression; kd: 0.5 over the teachers' mean
-    number of features for classification, otherwise by the size of the features; logit-kd, distill-weighted: 0.3). 0 is
-    fine-tuning, bit for bit."""
+    """λ, the weight of the teachers' term, or the labels' where nobody teaches. None: the method's default (b-tuning:
+    six times the number of classes C, sensible from C to 10·C, C for several labels, 1 for tagging and regression; kd:
+    0.5 over the teachers' mean number of features for classification, otherwise by the size of the features; logit-kd,
+    distill-weighted: 0.3). 0 is fine-tuning, bit for bit."""
     feature_trade_off: NonNegative | None = None
     """λ of a second term of b-tuning, logit-kd and distill-weighted: the share of the variance of the teachers'
     features that a linear map of the model's does not explain. None: 0, which is without it."""

@@ -45,6 +45,10 @@ class TrainState:
     rate_reason: str = ""
     trade_off: float | None = None
     """λ of the method, also where it was left to the method."""
+    bound: float | None = None
+    """Of the method's distance, where it has one."""
+    method: str = ""
+    """That runs: another one than was asked for where there was no time for that."""
     taught_by: list[int] | None = None
     """Which of the teachers that were asked for teach, by their places: under a limit of time, not all may do."""
     teacher_views: int = 0

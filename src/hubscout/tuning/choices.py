@@ -46,7 +46,7 @@ def check_choices(
     uses_teachers = _uses_teachers(method)
     if uses_teachers and not teachers and method != FOLLOWS_LABELS:
         raise InputError(
-            f"method={method!r} learns from teachers: give at least one, or method='fine-tune' or "
+            f"method={method!r} learns from teachers: give at least one, or method='fine-tune', or for classes "
             f"method={FOLLOWS_LABELS!r}, which need none."
         )
     if teachers and not uses_teachers:

@@ -111,7 +111,7 @@ class SingleRun:
             self.model = open_model_to_tune(model, task)
             opened = [open_teacher(teacher, task) for teacher in teachers] if self.method.uses_teachers else []
         self.teachers, self.teacher_heads = [teacher for teacher, _ in opened], [head for _, head in opened]
-        if cache is None and out is not None and arguments.budget is not None and self.teachers:
+        if cache is None and out is not None and arguments.budget is not None and self.method.uses_teachers:
             cache = FeatureCache(out / TEACHING)  # whoever resumes the run has no time for these passes again
         self.teachers_asked = [teacher.card.identifier for teacher in self.teachers]
         self.taught_by = list(range(len(self.teachers)))
@@ -174,11 +174,15 @@ class SingleRun:
             taught_by = stood.get("taught_by")
             if taught_by is not None and taught_by != self.taught_by:  # whoever there may be time for now
                 self.keep_teachers(taught_by)
+            if stood.get("method") == "fine-tune" != self.method.name:
+                self.method = METHODS["fine-tune"]()
         accelerator, arguments = self.accelerator, self.arguments
         loss = TaskLoss.of(self.task, label_smoothing=arguments.label_smoothing)
         rows = Rows.of(self.task.train, loss, accelerator.device)
         self.teaching_time = TeachingTime(self, limited=not self.resumed and self.budget is not None)
         network = self._build(loss, rows)
+        if found is not None and hasattr(self.method, "bound"):  # its own, like λ: there was none before
+            self.method.bound = found[1]["train_state"].get("bound")
         plan = BatchPlan(len(self.task.train), arguments.batch_size, arguments.seed)
         check_batches(network, plan, accelerator.num_processes)
         live = {name: teacher.preprocessing for name, teacher in self.method.live_teachers().items()}
@@ -361,7 +365,8 @@ class SingleRun:
                 loop.journal.add("note", step=0, text=reason)
         loop.restarts = self.restarts
         loop.train_state.taught_by, loop.train_state.teacher_views = self.taught_by, self.method.views
-        loop.train_state.trade_off = getattr(self.method, "trade_off", None)
+        loop.train_state.trade_off, loop.train_state.method = getattr(self.method, "trade_off", None), self.method.name
+        loop.train_state.bound = getattr(self.method, "bound", None)
         self.announce()
         if self.arguments.trackers:
             names = [teacher.card.identifier for teacher in self.teachers]

@@ -32,6 +32,7 @@ class TeachingTime:
         self.run, self.limited = run, limited
         self._until: float | None = None
         self._reasons: dict[int, TooSlowError] = {}
+        self._own: TooSlowError | None = None
 
     def watch(self, backbone: Backbone) -> Observer:
         """What hears of the pass of a model over the train split."""
@@ -62,6 +63,7 @@ class TeachingTime:
     def leave_out(self, error: TooSlowError) -> None:
         """Go on without the teacher that is too slow; without any where it is the model itself."""
         run, out = self.run, [error.position - 1] if error.position else range(len(self.run.teachers))
+        self._own = None if error.position else error
         self._reasons |= {run.taught_by[place]: error for place in out}
         run.keep_teachers([place for place in range(len(run.teachers)) if place not in out])
 
@@ -69,11 +71,13 @@ class TeachingTime:
         """Who of those that were asked for does not teach and why, in words; empty where all do."""
         run = self.run
         left_out = {k: name for k, name in enumerate(run.teachers_asked) if k not in run.taught_by}
+        if self._own is not None and not left_out:
+            return f"Too slow for {run.method_asked} in this budget: the model takes {self._own}. It is fine-tuned."
         if not left_out:
             return ""
         alone = "" if run.teachers else " The model is tuned without teachers."
-        if (reason := next(iter(self._reasons.values()), None)) is not None and reason.position == 0:
-            return f"Nobody teaches in this budget: the model itself takes {reason}.{alone}"
+        if self._own is not None:
+            return f"Nobody teaches in this budget: the model itself takes {self._own}.{alone}"
         called = names_by_model(left_out.values(), room=LONGEST_IN_A_LINE)
         # Of a run that is resumed, the reasons were told before.
         each = [
