@@ -149,7 +149,7 @@ WRONG = [
     ("race", "--deploy", "tim/resnet18", "'tim'. Did you mean 'timm'?"),
     ("race", "--resume", "--overwrite", "--out", "none/", "exclude each other"),
     (*TUNE, "--method", "kdd", "'kdd'. Did you mean 'kd'?"),
-    (*TUNE, "--method", "kd", "--method kd compares methods that learn from teachers: give --teachers"),
+    (*TUNE, "--method", "kd", "--method kd learns from teachers: give at least one"),
     (*TUNE, "--method", "all", "compares methods that learn from teachers: give --teachers"),
     (*TUNE, "--teacher-targets", "later", "--teacher-targets later: allowed are 'cached'"),
     (*TUNE, "--learning-rate", "-1", "--learning-rate -1.0: must be above 0"),
