@@ -24,6 +24,7 @@ CHOOSE, JUDGE = (
     ("few-sprites-500/cifar10_resnet20", "sign-number-500/cifar10_resnet20"),
     "pet-heads-500/" + run.MOBILENET,
 )
+SEEDS = (41, 42)
 TAUGHT = {"method": "b-tuning", "no_knobs": True, "linear_probe": False, "teachers": 3, "fixed": 1.0}
 run.METHODS |= {
     "numbers, fine-tune": {"method": "fine-tune", "no_knobs": True, "linear_probe": False},
@@ -35,7 +36,7 @@ NAMES = ("numbers, fine-tune", "numbers, crossed", "numbers, paper")
 
 def main() -> None:
     done = {json.loads(line)["key"] for line in OUT.read_text().splitlines()} if OUT.is_file() else set()
-    plan = [Setting(case, name, 0.0, None, seed) for seed in (41, 42) for case in CHOOSE for name in NAMES]
+    plan = [Setting(case, name, 0.0, None, seed) for seed in SEEDS for case in CHOOSE for name in NAMES]
     plan += [Setting(JUDGE, name, 0.0, None, seed) for seed in (1, 2, 3) for name in NAMES]
     for setting in plan:
         if setting.key not in done:

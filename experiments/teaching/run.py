@@ -476,6 +476,7 @@ def tuned_run(
             "steps": STEPS,
             "feature_trade_off": 0.0,
             "posterior_folds": 1,
+            "label_share": 0.0,
             "validate_every_epochs": STEPS / 4 / -(-len(task.train) // 64),
             **({} if options.pop("no_knobs", False) else knobs),
             **options,

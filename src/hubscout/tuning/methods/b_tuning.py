@@ -26,6 +26,10 @@ Chosen by whether a ResNet-20 on 500 images of Fashion-MNIST diverges at the rat
 """
 
 
+LABEL_SHARE = 0.0
+"""Of the labels in what a model with teachers follows."""
+
+
 @METHODS.register("b-tuning")
 class BTuning(TaughtMethod):
     """Bayesian tuning (You et al., JMLR 23, 2022, section 5.4).
@@ -100,6 +104,8 @@ class BTuning(TaughtMethod):
         def placed(array: np.ndarray) -> Tensor:
             return torch.as_tensor(array, dtype=torch.float32).to(preparation.device)
 
+        self.label_share = arguments.label_share if arguments.label_share is not None else LABEL_SHARE
+        self.labels = placed(frozen.shared(frozen.labels) * scale)
         self.scale, self.fold = placed(scale), torch.as_tensor(own.fold).to(preparation.device)
         self.heads, self.intercepts = placed(own.weights * scale[:, None]), placed(own.intercept * scale)
 
@@ -110,9 +116,11 @@ class BTuning(TaughtMethod):
         self.take_answers(preparation, lambda views: self.panel.live_predictions(views) * self.scale, cached)
 
     def references(self, rows: Tensor, views: Mapping[str, Batch]) -> dict[str, Tensor]:
-        """The teachers' mixed answer for each row, less the intercept of the row's head: the loss has fᵀm alone."""
-        references, fold = super().references(rows, views), self.fold[rows % len(self.fold)]
-        return {**references, "teachers": references["teachers"] - self.intercepts[fold], "fold": fold}
+        """What each row follows, less the intercept of the row's head: the loss has fᵀm alone."""
+        references, samples = super().references(rows, views), rows % len(self.fold)
+        fold = self.fold[samples]
+        followed = torch.lerp(references["teachers"], self.labels[samples], self.label_share)
+        return {**references, "teachers": followed - self.intercepts[fold], "fold": fold}
 
     def distance(self, features: Tensor, outputs: Tensor, references: Mapping[str, Tensor]) -> Tensor:
         """λ times the mean over the targets of the squared difference, or what stands for it beyond the bound."""

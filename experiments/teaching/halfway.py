@@ -1,0 +1,113 @@
+"""Whether a model should follow its teachers, the labels, or what lies halfway between them.
+
+    python experiments/teaching/halfway.py --workers 2        # goes on where it stopped; two hours on two cores
+
+With teachers B-Tuning is clearly behind fine-tuning on TREC at searched rates and on pet heads without knobs; with the
+labels in their place it is ahead on TREC, and less ahead on Pets (README.md). Halfway is the plainest compromise. All
+runs are on a CPU, in bf16 as those on a GPU (those of `crossed_numbers.py`, which choose for numbers, in float32), and
+are compared with each other alone. The rule, from before the runs:
+
+- **Classes**, through crossed heads at 6·C with the bound: halfway becomes the default if on the cases that choose
+  (`CHOOSE`, validated on unused train samples, differences to fine-tuning cut to three points) its mean is not below
+  that of the teachers alone, and no case is more than a point below fine-tuning. `TEXTS` (at searched rates) and `FEW`
+  (at the rate that `run.py` found) judge it.
+- **Numbers**, in the paper's form at λ = 1: halfway becomes the default if its mean over the two sets of
+  `crossed_numbers.py` is not below that of the teachers alone. `HEADS` judges it, without knobs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+import crossed_numbers  # noqa: E402
+import run  # noqa: E402
+from run import FEW, HEADS, TEXTS, Setting, Worker, finished  # noqa: E402
+
+OUT = HERE / "results" / "halfway.jsonl"
+BF16 = {"mixed_precision": "bf16"}
+CROSSED = {"method": "b-tuning", "fixed": 6.0, "per_target": True, "posterior_folds": 5, "bound": 0.25, **BF16}
+TUNED, TAUGHT, HALF, LABELS = "fine-tune, bf16", "teachers", "halfway", "labels"
+NUMBERS_HALF = "numbers, halfway"
+NO_KNOBS = {TUNED: "numbers, fine-tune, bf16", TAUGHT: "numbers, paper, bf16", HALF: "numbers, halfway, bf16"}
+run.METHODS |= {
+    TUNED: {"method": "fine-tune", **BF16},
+    TAUGHT: {**CROSSED, "teachers": 3},
+    HALF: {**CROSSED, "teachers": 3, "label_share": 0.5},
+    LABELS: CROSSED,
+    NUMBERS_HALF: {**run.METHODS["numbers, paper"], "label_share": 0.5},
+    NO_KNOBS[TUNED]: {**run.METHODS["numbers, fine-tune"], **BF16},
+    NO_KNOBS[TAUGHT]: {**run.METHODS["numbers, paper"], **BF16},
+    NO_KNOBS[HALF]: {**run.METHODS["numbers, paper"], "label_share": 0.5, **BF16},
+}
+CHOOSE = {
+    "cr-300/paraphrase-MiniLM-L3-v2/unused": 0.0001,
+    "agnews-300/paraphrase-MiniLM-L3-v2/unused": 0.0001,
+    "fashion-mnist-1000/cifar10_resnet20/unused": 0.03,
+    "pets-740/mobilenetv2_coral_in1k/unused": 0.0004,
+}
+CHOOSING, JUDGING = (61, 62), (1, 2, 3, 4, 5)
+PETS_RATE, TEXT_RATE = 0.0004, 0.00015
+"""Of fine-tuning, that `run.py` found; on Pets also of crossed heads at 6·C."""
+
+
+class Plan:
+    """A seed of everything that chooses, what judges, then the next seed."""
+
+    def __init__(self, done: dict[str, dict[str, Any]]) -> None:
+        self.done, self.begun = done, set(done)
+
+    def ready(self) -> Iterator[Setting]:
+        return (setting for setting in self._all() if setting.key not in self.begun)
+
+    def _all(self) -> Iterator[Setting]:
+        yield from self._choosing(CHOOSING[0])
+        searches = {name: [Setting(TEXTS, name, rate, None, 0) for rate in run.TEXT] for name in (TAUGHT, HALF)}
+        for settings in searches.values():
+            yield from settings
+        best = {TUNED: Setting(TEXTS, TUNED, TEXT_RATE, None, 0)}
+        for name, settings in searches.items():
+            found = [self.done[s.key] for s in settings if s.key in self.done]
+            if len(found) == len(settings):
+                rate = max(found, key=lambda r: (r["validation"], -r["learning_rate"]))["learning_rate"]
+                best[name] = replace(best[TUNED], method=name, learning_rate=rate)
+        yield from (replace(one, seed=seed) for seed in JUDGING for one in best.values())
+        for seed in crossed_numbers.SEEDS:
+            yield from (Setting(case, NUMBERS_HALF, 0.0, None, seed) for case in crossed_numbers.CHOOSE)
+        yield from (Setting(HEADS, name, 0.0, None, seed) for seed in JUDGING[:3] for name in NO_KNOBS.values())
+        yield from (Setting(FEW[0], name, PETS_RATE, None, s) for s in JUDGING[:3] for name in (TUNED, TAUGHT, HALF))
+        yield from self._choosing(CHOOSING[1])
+        yield from (Setting(HEADS, name, 0.0, None, seed) for seed in JUDGING[3:] for name in NO_KNOBS.values())
+        yield from (Setting(FEW[0], name, PETS_RATE, None, s) for s in JUDGING[3:] for name in (TUNED, TAUGHT, HALF))
+
+    def _choosing(self, seed: int) -> Iterator[Setting]:
+        for case, rate in CHOOSE.items():
+            yield from (Setting(case, name, rate, None, seed) for name in (TUNED, TAUGHT, HALF, LABELS))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="Begin no run after so long.")
+    given = parser.parse_args()
+    lines = OUT.read_text().splitlines() if OUT.is_file() else []
+    done = {r["key"]: r for r in map(json.loads, lines) if "failed" not in r}  # which are tried again
+    began = time.monotonic()
+    with OUT.open("a") as file:
+        for record in finished(Plan(done), [Worker() for _ in range(given.workers)], began + given.seconds):  # type: ignore[arg-type]
+            file.write(json.dumps(record) + "\n")
+            file.flush()
+            told = record.get("validation"), record.get("test", record.get("failed"))
+            print(f"{time.monotonic() - began:4.0f} s", record["case"], record["method"], record["seed"], *told, flush=True)
+
+
+if __name__ == "__main__":
+    main()
