@@ -174,11 +174,15 @@ def relative_error(reduced: Tensor, exact: Tensor) -> float:
     return float(difference / exact.double().norm().clamp_min(1e-300))
 
 
+FASTER_CHANNELS_LAST = ("cpu", "cuda")
+"""Devices whose convolutions are faster in channels-last, trained too: `benchmarks/layouts.py`."""
+
+
 def wants_channels_last(module: nn.Module | None, device: str) -> bool:
     """Whether the network is convolutional and on a device where channels-last convolutions are the fast ones."""
     import torch
 
-    if module is None or device.partition(":")[0] not in ("cpu", "cuda"):
+    if module is None or device.partition(":")[0] not in FASTER_CHANNELS_LAST:
         return False
     return any(isinstance(layer, torch.nn.Conv2d) for layer in module.modules())
 

@@ -24,6 +24,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from hubscout.features import transfers
+from hubscout.features.precision import FASTER_CHANNELS_LAST
 from hubscout.hubs import Batch, Preprocessing
 from hubscout.hubs.length_groups import length_groups, trimmed
 from hubscout.runs.run_folder import usable_cores
@@ -181,13 +183,7 @@ class Batches(ABC):
 
 def move(batch: Batch, device: torch.device) -> Batch:
     """A batch on a device; images there in the memory layout that convolutions are fastest with."""
-    moved = {}
-    for name, value in batch.items():
-        tensor = value.to(device, non_blocking=True)
-        if device.type == "cuda" and tensor.ndim == 4:
-            tensor = tensor.contiguous(memory_format=torch.channels_last)
-        moved[name] = tensor
-    return moved
+    return transfers.move(batch, device, channels_last=device.type in FASTER_CHANNELS_LAST)
 
 
 def distinct_views(preprocessings: Mapping[str, Preprocessing]) -> tuple[dict[str, Preprocessing], dict[str, str]]:

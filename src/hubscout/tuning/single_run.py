@@ -18,6 +18,7 @@ from torch import nn
 from hubscout.features import FeatureCache
 from hubscout.features.extraction import downloads_told
 from hubscout.features.feature_keys import identity
+from hubscout.features.precision import wants_channels_last
 from hubscout.hubs import Backbone
 from hubscout.runs.events import Message, Observer, silent
 from hubscout.runs.run_folder import CHECKPOINTS, CURVES, TEACHING, describe_environment
@@ -251,7 +252,8 @@ class SingleRun:
                 self.note(note)
         network = Network(self.model, head, loss, self.method, frozen_norm_statistics=keeps_norm_statistics(self))
         network.to(device)
-        if device.type == "cuda" and not is_mixture(network.body):  # a mixture stacks its teachers' kernels: five axes
+        # A mixture stacks its teachers' kernels, which have five axes.
+        if wants_channels_last(network.body, device.type) and not is_mixture(network.body):
             network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return network
 
