@@ -51,8 +51,8 @@ run.METHODS |= {
 CHOOSE = {
     "fashion-mnist-1000/cifar10_resnet20/unused": 0.03,
     "pets-740/mobilenetv2_coral_in1k/unused": 0.0004,
-    "agnews-300/paraphrase-MiniLM-L3-v2/unused": 0.0001,
     "cr-300/paraphrase-MiniLM-L3-v2/unused": 0.0001,
+    "agnews-300/paraphrase-MiniLM-L3-v2/unused": 0.0001,
 }
 CHOOSING, JUDGING = (61, 62), (1, 2, 3, 4, 5)
 PETS_RATE, TEXT_RATE = 0.0004, 0.00015
