@@ -33,6 +33,7 @@ import run  # noqa: E402
 from run import FEW, HEADS, TEXTS, Setting, Worker, finished  # noqa: E402
 
 OUT = HERE / "results" / "halfway.jsonl"
+run.LOOK_AHEAD = 2  # what answers most comes first
 BF16 = {"mixed_precision": "bf16"}
 CROSSED = {"method": "b-tuning", "fixed": 6.0, "per_target": True, "posterior_folds": 5, "bound": 0.25, **BF16}
 TUNED, TAUGHT, HALF, LABELS = "fine-tune, bf16", "teachers", "halfway", "labels"

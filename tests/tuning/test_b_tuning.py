@@ -87,6 +87,23 @@ def test_without_teachers_a_model_follows_the_labels_through_heads_that_have_not
     np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["classification", "regression", "multilabel"])
+def test_what_is_followed_lies_between_the_teachers_and_the_labels(kind):
+    task, rows = make_task(kind), torch.tensor([3, 0, 95])
+
+    def followed(share):
+        method, frozen = METHODS["b-tuning"](), FrozenFeatures(task, "cpu")
+        given = TuningArguments(label_share=share), torch.device("cpu"), frozen
+        method.prepare(Preparation(task, perceptron(0), [perceptron(1)], *given))
+        heads = frozen.crossed_heads(perceptron(0), len(method.heads))
+        answers = method.references(rows, {})["teachers"] + method.intercepts[heads.fold[rows]]
+        return answers, torch.as_tensor(frozen.labels()[rows]) * method.scale
+
+    (taught, labels), (between, _) = followed(0.0), followed(0.25)
+    assert (taught - labels).abs().max() > 0.01
+    np.testing.assert_allclose(between, 0.75 * taught + 0.25 * labels, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("teacher_targets", ["cached", "left-out", "live", "views"])
 def test_without_teachers_it_trains_whenever_they_would_answer(teacher_targets):
     task = make_task(shape=(3, 8, 8), n=40)
@@ -119,11 +136,11 @@ def test_without_teachers_there_must_be_samples_for_two_folds():
     assert method.bound is None  # one head for all is the paper's form
 
 
-def test_a_run_that_is_resumed_keeps_its_bound(tmp_path, monkeypatch):
-    """Those that began before there was one have none."""
+@pytest.mark.parametrize(("name", "value"), [("BOUND", None), ("LABEL_SHARE", 0.0)])
+def test_a_run_that_is_resumed_keeps_what_was_its_default(tmp_path, monkeypatch, name, value):
     options = {"epochs": 4, "batch_size": 16, "learning_rate": 0.01, "keep_best": False, "method": "b-tuning"}
     task, given = make_task(n=96), (perceptron(0), [perceptron(1)])
-    monkeypatch.setattr("hubscout.tuning.methods.b_tuning.BOUND", None)
+    monkeypatch.setattr(f"hubscout.tuning.methods.b_tuning.{name}", value)
     whole = tune(task, *given, **options)
 
     class Stop(BaseException):
@@ -188,7 +205,8 @@ def test_classification_has_five_heads_and_each_row_goes_through_its_own(task):
     heads = frozen.crossed_heads(target, 5)
     f, rows = frozen.features(target), torch.tensor([3, 0, 11, 40])
     own = np.stack([heads.weights[heads.fold[r]] @ f[r] + heads.intercept[heads.fold[r]] for r in rows.numpy()])
-    apart = np.abs(method.panel.cached_predictions()[rows.numpy()] - own)
+    followed = (method.panel.cached_predictions() + frozen.labels()) / 2
+    apart = np.abs(followed[rows.numpy()] - own)
     expected = 2.0 * np.where(apart <= 0.25, apart**2, 0.25 * (2 * apart - 0.25)).mean(axis=1)
     assert (apart > 0.25).any()
     assert (apart < 0.25).any()

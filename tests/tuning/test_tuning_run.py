@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from tuning_networks import assert_same, image_task, make_task, perceptron, weights_of
+from tuning_networks import assert_same, convolutional, image_task, make_task, perceptron, weights_of
 
 from hubscout.errors import CheckpointError, DivergedError, InputError, InterruptedRunError
 from hubscout.features.feature_keys import identity
@@ -53,6 +53,18 @@ def test_a_diverging_run_starts_anew_at_a_lower_rate_as_if_it_had_been_asked_for
     assert all(torch.equal(a, weights_of(plain.backbone)[name]) for name, a in weights_of(tuned.backbone).items())
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [line["text"] for line in lines if line["event"] == "note"] == told
+
+
+def test_networks_are_trained_and_measured_on_a_cpu_with_colours_side_by_side():
+    seen, backbone = [], convolutional(0)
+
+    def look(layer, inputs, outputs):
+        seen.append((layer.training, *(t.is_contiguous(memory_format=torch.channels_last) for t in (*inputs, outputs))))
+
+    backbone.module.body[0].register_forward_hook(look)
+    tune(make_task(shape=(3, 8, 8), n=40), backbone, epochs=1, batch_size=16)
+    assert {True, False} == {training for training, *_ in seen}
+    assert all(side_by_side for _, *layouts in seen for side_by_side in layouts)
 
 
 def test_what_the_models_are_made_of_is_worked_out_once_however_often_a_run_restarts(monkeypatch):

@@ -31,7 +31,7 @@ from hubscout.tasks.task_metrics import Outcome
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.baselines import guess_metric
 from hubscout.tuning.batches import MODEL, Batches, BatchPlan, StreamedBatches, default_workers, distinct_views
-from hubscout.tuning.checkpoints import Checkpoints
+from hubscout.tuning.checkpoints import Checkpoints, TrainState
 from hubscout.tuning.companions import check_mixable, restrict
 from hubscout.tuning.decoded_batches import HeldBatches, augments, fits
 from hubscout.tuning.divergence import LossWatch
@@ -182,8 +182,8 @@ class SingleRun:
         rows = Rows.of(self.task.train, loss, accelerator.device)
         self.teaching_time = TeachingTime(self, limited=not self.resumed and self.budget is not None)
         network = self._build(loss, rows)
-        if found is not None and hasattr(self.method, "bound"):  # its own, like λ: there was none before
-            self.method.bound = found[1]["train_state"].get("bound")
+        for name in self.method.kept if found is not None else ():
+            setattr(self.method, name, found[1]["train_state"].get(name, getattr(TrainState, name)))
         plan = BatchPlan(len(self.task.train), arguments.batch_size, arguments.seed)
         check_batches(network, plan, accelerator.num_processes)
         live = {name: teacher.preprocessing for name, teacher in self.method.live_teachers().items()}
@@ -368,7 +368,8 @@ class SingleRun:
         loop.restarts = self.restarts
         loop.train_state.taught_by, loop.train_state.teacher_views = self.taught_by, self.method.views
         loop.train_state.trade_off, loop.train_state.method = getattr(self.method, "trade_off", None), self.method.name
-        loop.train_state.bound = getattr(self.method, "bound", None)
+        for name in self.method.kept:
+            setattr(loop.train_state, name, getattr(self.method, name))
         self.announce()
         if self.arguments.trackers:
             names = [teacher.card.identifier for teacher in self.teachers]

@@ -26,8 +26,8 @@ Chosen by whether a ResNet-20 on 500 images of Fashion-MNIST diverges at the rat
 """
 
 
-LABEL_SHARE = 0.0
-"""Of the labels in what a model with teachers follows."""
+LABEL_SHARE = 0.5
+"""Of the labels in what a model with teachers follows, for classification: halfway (experiments/teaching)."""
 
 
 @METHODS.register("b-tuning")
@@ -47,7 +47,9 @@ class BTuning(TaughtMethod):
     folds, and each is compared through the m_t of the four others. One that was fitted to the sample gives its label
     back, with fewer samples than features nearly always, and then there is little left to learn from a teacher. A
     distance d of more than 0.25 then counts as 0.25 · (2d − 0.25) and not as d² (Huber's loss), so that no sample
-    throws the run off. `posterior_folds=1` is the paper's form, in both.
+    throws the run off. What is followed is then halfway between the teachers' answers and the labels (`label_share`):
+    teachers that know less than the labels say did harm by themselves. `posterior_folds=1` is the paper's form, in all
+    three.
 
     Without teachers the labels stand in their place: the features are to stay such that heads which were fitted to the
     frozen ones, and have not seen the sample, predict it. Much of the gain is that (`experiments/teaching`).
@@ -74,6 +76,7 @@ class BTuning(TaughtMethod):
     """
 
     name = "b-tuning"
+    kept = ("bound", "label_share")
 
     def prepare(self, preparation: Preparation) -> None:
         """Posteriors of teachers and model; the teachers' mixed predictions where they are cached."""
@@ -104,7 +107,8 @@ class BTuning(TaughtMethod):
         def placed(array: np.ndarray) -> Tensor:
             return torch.as_tensor(array, dtype=torch.float32).to(preparation.device)
 
-        self.label_share = arguments.label_share if arguments.label_share is not None else LABEL_SHARE
+        share = LABEL_SHARE if crossed else 0.0
+        self.label_share = arguments.label_share if arguments.label_share is not None else share
         self.labels = placed(frozen.shared(frozen.labels) * scale)
         self.scale, self.fold = placed(scale), torch.as_tensor(own.fold).to(preparation.device)
         self.heads, self.intercepts = placed(own.weights * scale[:, None]), placed(own.intercept * scale)
