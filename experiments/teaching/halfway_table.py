@@ -68,8 +68,8 @@ def main() -> None:
     lines = [
         "# Teachers, labels, or halfway",
         "",
-        "Made by `halfway_table.py`. Points over fine-tuning with the same seeds (accuracy or R² times 100; its own row",
-        "is its own value); in brackets 95% intervals, and the number of seeds. Below three seeds there is no interval.",
+        "Made by `halfway_table.py`. Points over fine-tuning with the same seeds (accuracy or R² times 100; its own",
+        "row is its own value); in brackets 95% intervals, and the number of seeds. Below three seeds there is none.",
         *part(
             "Classes, validation on unused train samples, which chooses:",
             points("validation", CHOOSING),

@@ -47,8 +47,8 @@ class TrainState:
     """λ of the method, also where it was left to the method."""
     bound: float | None = None
     """Of the method's distance, where it has one."""
-    label_share: float = 0.0
-    """Of the labels in what the method follows."""
+    label_share: float | None = 0.0
+    """Of the labels in what the method follows, where it has teachers."""
     method: str = ""
     """That runs: another one than was asked for where there was no time for that."""
     taught_by: list[int] | None = None

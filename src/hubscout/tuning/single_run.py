@@ -168,8 +168,9 @@ class SingleRun:
         if found is not None:
             stood = found[1]["train_state"]
             self.spent = stood["seconds"]
-            if self.asked.trade_off is None:  # its own, whatever has become of the default since
-                self.arguments = self.arguments.replace(trade_off=stood.get("trade_off"))
+            # Its own, whatever has become of the defaults since.
+            own = {name: stood.get(name, getattr(TrainState, name)) for name in ("trade_off", "label_share")}
+            self.arguments = self.arguments.replace(**{k: v for k, v in own.items() if getattr(self.asked, k) is None})
             if views := stood.get("teacher_views"):
                 self.arguments = self.arguments.replace(teacher_views=views)
             taught_by = stood.get("taught_by")
@@ -182,8 +183,8 @@ class SingleRun:
         rows = Rows.of(self.task.train, loss, accelerator.device)
         self.teaching_time = TeachingTime(self, limited=not self.resumed and self.budget is not None)
         network = self._build(loss, rows)
-        for name in self.method.kept if found is not None else ():
-            setattr(self.method, name, found[1]["train_state"].get(name, getattr(TrainState, name)))
+        if found is not None and hasattr(self.method, "bound"):  # its own, like λ: there was none before
+            self.method.bound = found[1]["train_state"].get("bound")
         plan = BatchPlan(len(self.task.train), arguments.batch_size, arguments.seed)
         check_batches(network, plan, accelerator.num_processes)
         live = {name: teacher.preprocessing for name, teacher in self.method.live_teachers().items()}
@@ -368,8 +369,8 @@ class SingleRun:
         loop.restarts = self.restarts
         loop.train_state.taught_by, loop.train_state.teacher_views = self.taught_by, self.method.views
         loop.train_state.trade_off, loop.train_state.method = getattr(self.method, "trade_off", None), self.method.name
-        for name in self.method.kept:
-            setattr(loop.train_state, name, getattr(self.method, name))
+        loop.train_state.bound = getattr(self.method, "bound", None)
+        loop.train_state.label_share = getattr(self.method, "label_share", None)
         self.announce()
         if self.arguments.trackers:
             names = [teacher.card.identifier for teacher in self.teachers]

@@ -76,7 +76,6 @@ class BTuning(TaughtMethod):
     """
 
     name = "b-tuning"
-    kept = ("bound", "label_share")
 
     def prepare(self, preparation: Preparation) -> None:
         """Posteriors of teachers and model; the teachers' mixed predictions where they are cached."""

@@ -63,9 +63,6 @@ class Method:
     uses_teachers: ClassVar[bool] = False
     moves_norms: ClassVar[bool] = False
     """Whether batch norms must follow the batches, in short runs too."""
-    kept: ClassVar[tuple[str, ...]] = ()
-    """Attributes that a resumed run has as it began, whatever has become of their defaults since: fields of
-    `TrainState`."""
 
     def __init__(self) -> None:
         self.extra: nn.Module | None = None
