@@ -291,6 +291,7 @@ def main() -> None:
                 )
                 sys.stdout.flush()
     else:
+        import scipy.linalg  # noqa: F401  it has a library of its own, which can be limited once it is loaded
         from threadpoolctl import threadpool_limits
 
         peer = load_peer(arguments.peer) if arguments.peer else None

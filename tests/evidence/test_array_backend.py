@@ -7,6 +7,7 @@ from sklearn.datasets import load_diabetes, load_digits
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hubscout.evidence import Statistics, condensed, logme, maximize_evidence
+from hubscout.evidence.array_backend import add_product, long_inner
 
 FIELDS = (
     "score",
@@ -156,3 +157,22 @@ def test_an_accelerator_is_given_few_kernels_and_seldom_waited_for(
         logme(torch.from_numpy(features), torch.from_numpy(ids), jackknife=jackknife)
     assert 100 < counted.operations < operations
     assert counted.looks < looks
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_product_is_added_in_place_in_its_precision(generator, dtype, order):
+    rows = np.asarray(generator.normal(size=(30, 20)), dtype=dtype, order=order)
+    upper = np.asfortranarray(np.ones((20, 20), dtype))
+    found = add_product(upper, rows)
+    assert found is upper or np.shares_memory(found, upper)
+    assert found.dtype == dtype
+    wanted = np.triu(1 + rows.T.astype(np.float64) @ rows)
+    np.testing.assert_allclose(np.triu(found), wanted, rtol=50 * np.finfo(dtype).eps, atol=50 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_long_sum_keeps_the_digits_of_float32(generator, dtype):
+    first, second = generator.uniform(1, 2, size=(2, (1 << 22) + 5)).astype(np.float32)
+    wanted = first.astype(np.float64) @ second
+    assert long_inner(first.astype(dtype), second) == pytest.approx(wanted, rel=3e-8 if dtype == np.float32 else 1e-13)

@@ -8,7 +8,7 @@ import pytest
 from hubscout.errors import InputError
 from hubscout.evidence import Statistics, logme, maximize_evidence
 from hubscout.evidence.array_backend import mirrored
-from hubscout.evidence.jackknife import mean_leverages
+from hubscout.evidence.jackknife import assign_blocks, error_from_refits, mean_leverages
 from hubscout.evidence.maximize import HIGH_LEVERAGE
 from hubscout.evidence.statistics import RUNNING_FROM
 
@@ -172,6 +172,33 @@ def test_the_error_bar_is_that_of_sums_of_every_block(generator, kind, center, o
     assert found.standard_error == pytest.approx(wanted.standard_error, rel=0.01)
     np.testing.assert_allclose(found.block_scores, wanted.block_scores, atol=0.03 * wanted.standard_error)
     np.testing.assert_array_equal(found.block_sizes, wanted.block_sizes)
+
+
+def test_the_error_bar_of_labels_with_little_noise(generator):
+    """Squares of labels, and what is taken away from them, are thousands of times what is left over."""
+    ids = np.arange(3000) % 40
+    noise = generator.normal(size=(3000, 300)) * np.arange(1, 301) ** -0.5
+    features = np.maximum(noise + 0.5 * generator.normal(size=(40, 300))[ids], 0)
+    blocks = generator.permutation(3000) % 10
+    statistics = Statistics("classification", [str(name) for name in range(40)])
+    for block in range(10):
+        statistics.update(features[blocks == block], ids[blocks == block], block=block)
+    found, wanted = logme(features, ids, blocks=blocks), maximize_evidence(statistics)
+    assert wanted.beta.min() > 1000
+    assert found.standard_error == pytest.approx(wanted.standard_error, rel=0.005)
+    np.testing.assert_allclose(found.block_scores, wanted.block_scores, atol=0.045 * wanted.standard_error)
+
+
+@pytest.mark.parametrize("kind", ["classification", "regression"])
+def test_the_error_bar_of_many_dimensions_is_that_of_fits_without_each_block(generator, kind):
+    features, ids = labelled(generator, 10 * DIM)
+    targets = ids if kind == "classification" else features[:, :2] + generator.normal(size=(10 * DIM, 2))
+    found = logme(features, targets)
+    blocks = assign_blocks(10 * DIM, 10)
+    scores = [logme(features[blocks != b], targets[blocks != b], jackknife="none").score for b in range(10)]
+    wanted = error_from_refits(found.score, np.array(scores), np.bincount(blocks))
+    assert found.standard_error == pytest.approx(wanted.standard_error, rel=0.05)
+    assert np.corrcoef(found.block_scores, wanted.block_scores)[0, 1] > 0.99
 
 
 def test_no_gram_matrix_per_block(generator, monkeypatch):

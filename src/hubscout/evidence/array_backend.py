@@ -22,7 +22,7 @@ EPSILON = float(np.finfo(np.float64).eps)
 HOST_TENSORS_AS_NUMPY = True
 """Off only in tests, to run the tensor code on a machine without an accelerator."""
 
-STRIP, PART = 128, 1 << 17
+STRIP, PART = 128, 1 << 14
 """Columns of a triangle that are packed together, and packed numbers that are added up together."""
 
 CHUNK_BYTES, ACCELERATED_BYTES = 1 << 25, 1 << 27
@@ -129,12 +129,13 @@ def add_product(upper: Array, rows: Array) -> Array:
     """The upper triangle of upper + rowsᵀ·rows, in place where it can be; what is below means nothing."""
     if is_torch(rows):
         return upper.addmm_(rows.T, rows)
-    from scipy.linalg.blas import dsyrk
+    from scipy.linalg.blas import dsyrk, ssyrk
 
     # Half the work of a full product, and no second matrix of its size: this is where the time of a pass goes.
+    product = ssyrk if upper.dtype == np.float32 else dsyrk
     if rows.flags.c_contiguous:
-        return dsyrk(1.0, rows.T, beta=1.0, c=upper, overwrite_c=True)
-    return dsyrk(1.0, np.asfortranarray(rows), beta=1.0, c=upper, overwrite_c=True, trans=True)
+        return product(1.0, rows.T, beta=1.0, c=upper, overwrite_c=True)
+    return product(1.0, np.asfortranarray(rows), beta=1.0, c=upper, overwrite_c=True, trans=True)
 
 
 def add_upper(upper: Array, other: Array) -> None:
@@ -213,9 +214,17 @@ def packed_inners(first: np.ndarray, others: Iterable[np.ndarray]) -> list[float
     first *= 2
     np.fill_diagonal(first, diagonal)
     packed = packed_upper(first)
-    # In parts, which are added as float64: a long sum would cost float32 half of its digits.
-    parts = [slice(start, start + PART) for start in range(0, len(packed), PART)]
-    return [sum(float(np.vdot(packed[part], other[part])) for part in parts) for other in others]
+    return [long_inner(packed, other) for other in others]
+
+
+def long_inner(first: np.ndarray, second: np.ndarray) -> float:
+    """Σ first·second over all entries, (n,), where either is in float32.
+
+    In parts, which are added as float64: a long sum would cost float32 half of its digits. A part is in the cache,
+    where it costs next to nothing to be made float64.
+    """
+    parts = (slice(start, start + PART) for start in range(0, len(first), PART))
+    return sum(float(np.vdot(first[part], second[part])) for part in parts)
 
 
 def mirrored(upper: Array) -> Array:

@@ -36,6 +36,7 @@ from hubscout.evidence.array_backend import (
     fetched,
     is_torch,
     less,
+    long_inner,
     namespace,
     packed_inners,
     to_device_of,
@@ -174,20 +175,27 @@ def contributions_from_sums(
     t = middle_ratio(ratio, shares * leverage)
     times = 0.0 if math.isinf(t) else float(shares @ leverage / mean_leverages(spectrum, np.array([t]))[0])
     precision = to_device_of(beta * shares, weights)
-    kernel = inverse(spectrum, upper_gram, t, times)
+    # Packed Gram matrices are in float32, and so is what is multiplied with them.
+    packed = not isinstance(blocks, RowsInBlocks) and blocks[0].upper_gram.ndim == 1
+    kernel = inverse(spectrum, upper_gram, t, times, rounded=packed)
     moved, along = resolved(t, times, kernel) if times else (0 * weights[0], 0.0)
     level, turned = level - along, 2 * moved
     if isinstance(blocks, RowsInBlocks):
         return 0.5 * (blocks.sizes * level - blocks.losses(weights, constant, precision, kernel, turned))
-    kernel = add_product(kernel, weights * xp.sqrt(precision)[:, None])
+    scaled = weights * xp.sqrt(precision)[:, None]
+    kernel = add_product(kernel, xp.asarray(scaled, dtype=kernel.dtype))
     if is_torch(kernel):
         kernel = xp.triu(kernel)
     linear = weights * precision[:, None]
     turned = turned - 2 * (linear.T @ constant)
     level -= float(precision @ constant**2)
     grams = [block.upper_gram for block in blocks]
-    inners = packed_inners(kernel, grams) if grams[0].ndim == 1 else xp.stack(upper_inners(kernel, grams))
-    crossed = xp.stack([linear.reshape(-1) @ block.cross.reshape(-1) for block in blocks])
+    if packed:
+        inners = packed_inners(kernel, grams)
+        crossed = np.array([long_inner(linear.ravel(), block.cross.ravel()) for block in blocks])
+    else:
+        inners = xp.stack(upper_inners(kernel, grams))
+        crossed = xp.stack([linear.reshape(-1) @ block.cross.reshape(-1) for block in blocks])
     sums, target_sums, squares = (
         xp.stack([getattr(block, name) for block in blocks]) for name in ("feature_sum", "target_sum", "target_squares")
     )
@@ -238,11 +246,11 @@ def middle_ratio(ratio: np.ndarray, weights: np.ndarray) -> float:
     return math.exp(np.average(np.log(ratio[counted]), weights=weights[counted]))
 
 
-def inverse(spectrum: Spectrum, upper: Array | None, t: float, times: float = 1.0) -> Array:
+def inverse(spectrum: Spectrum, upper: Array | None, t: float, times: float = 1.0, *, rounded: bool = False) -> Array:
     """`times` (FᵀF + tI)⁻¹ within the directions of the spectrum, in new memory.
 
     `upper` is the upper triangle of FᵀF, if it is at hand. On the host there are zeros below the diagonal; on a device
-    the matrix is whole.
+    the matrix is whole. It is of float64, unless it may be `rounded`.
     """
     values = spectrum.squared_singular_values
     if math.isinf(t):
@@ -257,7 +265,9 @@ def inverse(spectrum: Spectrum, upper: Array | None, t: float, times: float = 1.
     from scipy.linalg import get_lapack_funcs
 
     found, _ = get_lapack_funcs("potri", (factor,))(factor, lower=False, overwrite_c=True)
-    return np.multiply(found, times / float(values[-1]), dtype=np.float64, order="F")
+    found = found if rounded else found.astype(np.float64, copy=False)
+    found *= times / float(values[-1])
+    return found
 
 
 def spare(spectrum: Spectrum, upper: Array | None, ratio: np.ndarray) -> Array:
