@@ -85,11 +85,10 @@ class Plan:
         yield from (replace(one, seed=seed) for seed in JUDGING for one in best.values())
         for seed in crossed_numbers.SEEDS:
             yield from (Setting(case, NUMBERS_HALF, 0.0, None, seed) for case in crossed_numbers.CHOOSE)
-        yield from (Setting(HEADS, name, 0.0, None, seed) for seed in JUDGING[:3] for name in NO_KNOBS.values())
         yield from (Setting(FEW[0], name, PETS_RATE, None, s) for s in JUDGING[:3] for name in (TUNED, TAUGHT, HALF))
         yield from self._choosing(CHOOSING[1], *list(CHOOSE)[:-1])
         yield from self._choosing(CHOOSING[0], list(CHOOSE)[-1])
-        yield from (Setting(HEADS, name, 0.0, None, seed) for seed in JUDGING[3:] for name in NO_KNOBS.values())
+        yield from (Setting(HEADS, name, 0.0, None, seed) for seed in JUDGING for name in NO_KNOBS.values())
         yield from (Setting(FEW[0], name, PETS_RATE, None, s) for s in JUDGING[3:] for name in (TUNED, TAUGHT, HALF))
 
     def _choosing(self, seed: int, *cases: str) -> Iterator[Setting]:
