@@ -14,7 +14,7 @@ from torch import nn
 
 from hubscout.features.feature_keys import tensors_digest
 from hubscout.hubs.cost import fingerprint
-from hubscout.hubs.mapped_weights import let_go_of_pages, unchanged_files
+from hubscout.hubs.mapped_weights import MappedFiles, let_go_of_pages, unchanged_files
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mappings are looked up in /proc")
 
@@ -51,6 +51,23 @@ def test_a_digest_leaves_no_pages_behind(
     assert digest({"weight": mapped.weight}) == digest(own)
     assert resident_kilobytes(tmp_path) < 1024
     assert torch.equal(mapped.weight, own["weight"])
+
+
+@pytest.mark.parametrize("digest", [fingerprint, tensors_digest])
+def test_a_digest_has_a_small_part_of_a_large_weight_in_memory_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, digest: Callable[[dict[str, torch.Tensor]], object]
+) -> None:
+    save_file({"weight": torch.zeros(6 << 20)}, tmp_path / "model.safetensors")
+    weights, let_go, most = load_file(tmp_path / "model.safetensors"), MappedFiles.let_go, []
+
+    def watched(files: MappedFiles, tensor: torch.Tensor) -> None:
+        most.append(resident_kilobytes(tmp_path))
+        let_go(files, tensor)
+
+    MappedFiles(weights.values()).let_go(weights["weight"])
+    monkeypatch.setattr(MappedFiles, "let_go", watched)
+    digest(weights)
+    assert 0 < max(most) < 10 * 1024
 
 
 def test_weights_that_were_changed_stay(mapped: nn.Module, tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ class Extractor:
                 store.put(data)
             self._take(data.index, data.rows, data.skipped, data.arrays.__getitem__)
 
-        collector = Collector(pending, finish)
+        collector = Collector(pending, job.counts, finish)
         runner = self._runner(self.precision, self.size, log.tell)
         on_device = self._kept_on_device()
         held = None if on_device is None else partial(on_device.batch, self.device)
@@ -214,9 +214,10 @@ class Extractor:
     def _launch(self, runner: Runner, batch: PreparedBatch) -> Callable[[], BatchResult]:
         for row in batch.skipped:
             self.log.tell(f"sample {row} cannot be read and is left out{self._reason(row)}")
-        counts = self.job.counts(batch.rows)
-        arrays = dict if batch.batch is None else runner.launch(batch.batch, batch.samples, counts)
-        return lambda: BatchResult(batch.part, batch.rows, batch.skipped, counts, arrays())
+        if batch.batch is None:
+            return lambda: BatchResult(batch.part, batch.rows, batch.skipped, {})
+        arrays = runner.launch(batch.batch, batch.samples, self.job.counts(batch.rows))
+        return lambda: BatchResult(batch.part, batch.rows, batch.skipped, arrays())
 
     def _reason(self, row: int) -> str:
         """Why a sample cannot be read, which names its file: it is read once more."""

@@ -38,7 +38,7 @@ _CHUNK = 1 << 16
 _SMALL = 1 << 12
 _AT_ONCE = {"cuda": 256}
 """Chunks for one operation by the type of device; one elsewhere, which takes the least memory."""
-_READ = 256 * _CHUNK
+_READ = 16 * _CHUNK
 """Numbers after which those that are a file in memory leave the process again."""
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _TRIES = 8
@@ -187,7 +187,7 @@ def _sums_of_large(pieces: Mapping[int, Tensor], device: str) -> dict[int, np.nd
     files = MappedFiles(pieces.values())
 
     def read(one: Tensor) -> Iterator[Tensor]:
-        for part in one.split(_READ):
+        for part in one.split(max(_READ, weighted.numel())):
             yield from map(sums, part.split(weighted.numel()))
             files.let_go(part)
 

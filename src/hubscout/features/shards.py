@@ -107,45 +107,70 @@ class WithFallback:
 
 @dataclass(frozen=True)
 class BatchResult:
-    """What a batch gave. `counts` are the rows of features per sample: ones, or words per sentence."""
+    """What a batch gave; `skipped` are the samples that could not be read."""
 
     part: int
     rows: np.ndarray
     skipped: tuple[int, ...]
-    counts: np.ndarray
     arrays: Mapping[str, np.ndarray]
 
 
 class Collector:
-    """Gathers the batches of each part; when the last one is in, hands the shard on to `finish`."""
+    """Gathers the batches of each part; when the last one is in, hands the shard on to `finish`.
 
-    def __init__(self, parts: Mapping[int, np.ndarray], finish: Callable[[ShardData], None]) -> None:
+    `counts` says how many rows of features samples give: ones, or words per sentence.
+    """
+
+    def __init__(
+        self,
+        parts: Mapping[int, np.ndarray],
+        counts: Callable[[np.ndarray], np.ndarray],
+        finish: Callable[[ShardData], None],
+    ) -> None:
         self._rows = dict(parts)
+        self._counts = counts
         self._finish = finish
-        self._results: dict[int, list[BatchResult]] = {}
-        self._missing = {part: len(rows) for part, rows in parts.items()}
+        self._shards: dict[int, _OpenShard] = {}
 
     def add(self, result: BatchResult) -> None:
         """Take a batch."""
-        self._results.setdefault(result.part, []).append(result)
-        self._missing[result.part] -= len(result.rows) + len(result.skipped)
-        if self._missing[result.part] == 0:
-            self._finish(_assemble(result.part, self._rows[result.part], self._results.pop(result.part)))
+        part = result.part
+        if part not in self._shards:
+            self._shards[part] = _OpenShard(self._rows[part], self._counts(self._rows[part]))
+        self._shards[part].add(result)
+        if self._shards[part].missing == 0:
+            self._finish(self._shards.pop(part).close(part))
 
 
-def _assemble(part: int, planned: np.ndarray, results: list[BatchResult]) -> ShardData:
-    skipped = tuple(sorted(row for result in results for row in result.skipped))
-    full = [result for result in results if len(result.rows)]
-    if not full:
-        return ShardData(part, np.zeros(0, dtype=np.int64), {}, skipped)
-    rows = np.concatenate([result.rows for result in full])
-    counts = np.concatenate([result.counts for result in full])
-    # A copy also of a single batch: its arrays may be a part of something larger, or be written to again.
-    whole = {name: np.concatenate([result.arrays[name] for result in full]) for name in full[0].arrays}
-    if np.array_equal(rows, planned):
-        return ShardData(part, rows, whole, skipped)
-    # The place of each planned row among those that came, in planned order.
-    came = {int(row): place for place, row in enumerate(rows)}
-    order = np.array([came[int(row)] for row in planned if int(row) in came], dtype=np.int64)
-    positions = word_positions(counts, order)
-    return ShardData(part, rows[order], {name: array[positions] for name, array in whole.items()}, skipped)
+class _OpenShard:
+    """A shard that batches are written into.
+
+    Each is copied to its place at once: kept as they are, arrays of a pass would lie scattered through the memory that
+    the next one needs in one piece, and the whole would be there twice at the end.
+    """
+
+    def __init__(self, rows: np.ndarray, counts: np.ndarray) -> None:
+        self.missing = len(rows)
+        self._rows, self._counts = rows, counts
+        self._place = {int(row): place for place, row in enumerate(rows)}
+        self._came = np.zeros(len(rows), dtype=bool)
+        self._skipped: list[int] = []
+        self._arrays: dict[str, np.ndarray] = {}
+
+    def add(self, result: BatchResult) -> None:
+        self.missing -= len(result.rows) + len(result.skipped)
+        self._skipped.extend(result.skipped)
+        places = np.array([self._place[int(row)] for row in result.rows], dtype=np.int64)
+        self._came[places] = True
+        positions = word_positions(self._counts, places)
+        for name, array in result.arrays.items():
+            if name not in self._arrays:
+                self._arrays[name] = np.empty((int(self._counts.sum()), *array.shape[1:]), array.dtype)
+            self._arrays[name][positions] = array
+
+    def close(self, part: int) -> ShardData:
+        arrays = self._arrays
+        if self._skipped:
+            kept = np.repeat(self._came, self._counts)
+            arrays = {name: array[kept] for name, array in arrays.items()}
+        return ShardData(part, self._rows[self._came], arrays, tuple(sorted(self._skipped)))
