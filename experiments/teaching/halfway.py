@@ -56,8 +56,8 @@ CHOOSE = {
     "agnews-300/paraphrase-MiniLM-L3-v2/unused": 0.0001,
 }
 CHOOSING, JUDGING = (61, 62), (1, 2, 3, 4, 5)
-PETS_RATE, TEXT_RATE = 0.0004, 0.00015
-"""Of fine-tuning, that `run.py` found; on Pets also of crossed heads at 6·C."""
+TEXT_RATE, FEW_RATES = 0.00015, dict(zip(FEW, (0.0004, 0.0001), strict=True))
+"""Of fine-tuning, that `run.py` found; on few images also of crossed heads at 6·C."""
 TEXT_RATES = (0.00015, 0.0005)
 """That are searched on TREC: of the four of `run.py` those that were best for fine-tuning and for crossed heads."""
 
@@ -85,11 +85,12 @@ class Plan:
         yield from (replace(one, seed=seed) for seed in JUDGING for one in best.values())
         for seed in crossed_numbers.SEEDS:
             yield from (Setting(case, NUMBERS_HALF, 0.0, None, seed) for case in crossed_numbers.CHOOSE)
-        yield from (Setting(FEW[0], name, PETS_RATE, None, s) for s in JUDGING[:3] for name in (TUNED, TAUGHT, HALF))
+        few = [Setting(case, name, rate, None, 0) for case, rate in FEW_RATES.items() for name in (TUNED, TAUGHT, HALF)]
+        yield from (replace(one, seed=seed) for seed in JUDGING[:3] for one in few)
         yield from self._choosing(CHOOSING[1], *list(CHOOSE)[:-1])
         yield from self._choosing(CHOOSING[0], list(CHOOSE)[-1])
         yield from (Setting(HEADS, name, 0.0, None, seed) for seed in JUDGING for name in NO_KNOBS.values())
-        yield from (Setting(FEW[0], name, PETS_RATE, None, s) for s in JUDGING[3:] for name in (TUNED, TAUGHT, HALF))
+        yield from (replace(one, seed=seed) for seed in JUDGING[3:] for one in few)
 
     def _choosing(self, seed: int, *cases: str) -> Iterator[Setting]:
         for case in cases:

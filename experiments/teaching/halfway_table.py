@@ -77,7 +77,7 @@ def main() -> None:
             classes,
             list(CHOOSE),
         ),
-        *part("Classes, test, which judges:", points("test", JUDGING), TUNED, judged, [TEXTS, FEW[0]]),
+        *part("Classes, test, which judges:", points("test", JUDGING), TUNED, judged, [TEXTS, *FEW]),
         *part(
             "Numbers, test, which chooses there:",
             points("test", crossed_numbers.SEEDS),
