@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -202,3 +203,18 @@ def test_the_command_says_when_it_began(monkeypatch: pytest.MonkeyPatch) -> None
     before = time.perf_counter()
     main()
     assert before <= told[0]["began"] <= time.perf_counter()
+
+
+@pytest.mark.parametrize(
+    ("given", "found"), [({}, "3000"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "None"), ({"GOMP_SPINCOUNT": "7"}, "7")]
+)
+def test_threads_that_wait_do_not_spin_for_long_unless_the_user_says_so(given: dict[str, str], found: str) -> None:
+    code = (
+        "import atexit, os, sys; atexit.register(lambda: print(os.environ.get('GOMP_SPINCOUNT')));"
+        "sys.argv = ['hubscout', '--version']; from hubscout.cli import main; main()"
+    )
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+    }
+    done = subprocess.run([sys.executable, "-c", code], env={**environment, **given}, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == found
