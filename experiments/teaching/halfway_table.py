@@ -11,6 +11,7 @@ from statistics import fmean
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 import crossed_numbers  # noqa: E402
+from explore import MOST  # noqa: E402
 from halfway import CHOOSE, CHOOSING, HALF, JUDGING, LABELS, NO_KNOBS, NUMBERS_HALF, OUT, TAUGHT, TUNED  # noqa: E402
 from outcomes import table as markdown  # noqa: E402
 from run import FEW, HEADS, TEXTS  # noqa: E402
@@ -51,6 +52,18 @@ def rows(found: Points, base: str, methods: dict[str, str], cases: list[str]) ->
     return table
 
 
+def chosen(found: Points, methods: dict[str, str]) -> list[str]:
+    """What the rule looks at: means over the cases of what each has over fine-tuning, with seeds that all have."""
+    gains: dict[str, list[float]] = defaultdict(list)
+    for case in CHOOSE:
+        shared = set.intersection(*(set(found[case][name]) for name in methods))
+        for name in methods if shared else ():
+            over = fmean(found[case][name][seed] - found[case][TUNED][seed] for seed in shared)
+            gains[name].append(max(-MOST, min(MOST, over)))
+    told = [f"{methods[name]} {fmean(over):+.2f} (least {min(over):+.1f})" for name, over in gains.items()]
+    return ["", f"Means of {len(gains[TUNED])} cases, seeds that all have: {', '.join(told[1:])}."]
+
+
 def part(header: str, found: Points, base: str, methods: dict[str, str], cases: list[str]) -> list[str]:
     named = [case for case in cases if found[case][base]]
     return ["", header, "", *markdown(["follows", *map(title, named)], rows(found, base, methods, named))]
@@ -77,6 +90,7 @@ def main() -> None:
             classes,
             list(CHOOSE),
         ),
+        *chosen(points("validation", CHOOSING), classes),
         *part("Classes, test, which judges:", points("test", JUDGING), TUNED, judged, [TEXTS, *FEW]),
         *part(
             "Numbers, test, which chooses there:",

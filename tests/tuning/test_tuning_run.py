@@ -10,7 +10,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from tuning_networks import assert_same, convolutional, image_task, make_task, perceptron, weights_of
+from torch import nn
+from tuning_networks import (
+    Layers,
+    SmallBackbone,
+    assert_same,
+    convolutional,
+    image_task,
+    make_task,
+    perceptron,
+    weights_of,
+)
 
 from hubscout.errors import CheckpointError, DivergedError, InputError, InterruptedRunError
 from hubscout.features.feature_keys import identity
@@ -55,16 +65,29 @@ def test_a_diverging_run_starts_anew_at_a_lower_rate_as_if_it_had_been_asked_for
     assert [line["text"] for line in lines if line["event"] == "note"] == told
 
 
-def test_networks_are_trained_and_measured_on_a_cpu_with_colours_side_by_side():
+def test_networks_are_trained_and_measured_on_a_cpu_with_channels_last():
     seen, backbone = [], convolutional(0)
 
     def look(layer, inputs, outputs):
-        seen.append((layer.training, *(t.is_contiguous(memory_format=torch.channels_last) for t in (*inputs, outputs))))
+        tensors = (*inputs, layer.weight, outputs)
+        seen.append((layer.training, [t.is_contiguous(memory_format=torch.channels_last) for t in tensors]))
 
     backbone.module.body[0].register_forward_hook(look)
-    tune(make_task(shape=(3, 8, 8), n=40), backbone, epochs=1, batch_size=16)
-    assert {True, False} == {training for training, *_ in seen}
-    assert all(side_by_side for _, *layouts in seen for side_by_side in layouts)
+    tune(make_task(shape=(3, 8, 8), n=40), backbone, epochs=1, batch_size=16, linear_probe=False)
+    assert {True, False} == {training for training, _ in seen}
+    assert all(all(last) for _, last in seen)
+
+
+@pytest.mark.parametrize("first", [nn.Conv2d(3, 4, 3), nn.Identity()])
+def test_networks_that_take_a_view_of_their_maps_are_trained_in_the_usual_layout(first):
+    class Viewed(nn.Module):
+        def forward(self, x):
+            return x.view(len(x), -1)
+
+    width = int(np.prod(first(torch.zeros(1, 3, 8, 8)).shape[1:]))
+    backbone = SmallBackbone(Layers(nn.Sequential(first, Viewed(), nn.Linear(width, 6)), 6), "viewed", 6)
+    tuned = tune(make_task(shape=(3, 8, 8), n=40), backbone, epochs=2, batch_size=16)
+    assert tuned.metrics["test"]
 
 
 def test_what_the_models_are_made_of_is_worked_out_once_however_often_a_run_restarts(monkeypatch):

@@ -175,7 +175,7 @@ def contributions_from_sums(
     t = middle_ratio(ratio, shares * leverage)
     times = 0.0 if math.isinf(t) else float(shares @ leverage / mean_leverages(spectrum, np.array([t]))[0])
     precision = to_device_of(beta * shares, weights)
-    # Packed Gram matrices are in float32, and so is what is multiplied with them.
+    # Packed Gram matrices are in float32, and what is multiplied with them may be.
     packed = not isinstance(blocks, RowsInBlocks) and blocks[0].upper_gram.ndim == 1
     kernel = inverse(spectrum, upper_gram, t, times, rounded=packed)
     moved, along = resolved(t, times, kernel) if times else (0 * weights[0], 0.0)
@@ -250,7 +250,7 @@ def inverse(spectrum: Spectrum, upper: Array | None, t: float, times: float = 1.
     """`times` (FᵀF + tI)⁻¹ within the directions of the spectrum, in new memory.
 
     `upper` is the upper triangle of FᵀF, if it is at hand. On the host there are zeros below the diagonal; on a device
-    the matrix is whole. It is of float64, unless it may be `rounded`.
+    the matrix is whole. It is of float64, and may be of float32 with `rounded`.
     """
     values = spectrum.squared_singular_values
     if math.isinf(t):

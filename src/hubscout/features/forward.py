@@ -17,6 +17,7 @@ from hubscout.features.precision import (
     Precision,
     compiling_pays,
     is_out_of_memory,
+    needs_usual_layout,
     relative_error,
     wants_channels_last,
 )
@@ -103,6 +104,13 @@ class Runner:
         release_memory(self.device)
         self.backbone.to(self.device)
 
+    def _take_usual_layout(self) -> None:
+        import torch
+
+        assert self.backbone.module is not None
+        self._channels_last = False
+        self.backbone.module.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+
     def __exit__(self, kind: Any, error: object, trace: Any) -> None:
         for part, training in self._training.items():
             part.training = training
@@ -138,6 +146,9 @@ class Runner:
         try:
             return work()
         except (RuntimeError, MemoryError) as error:
+            if self._channels_last and needs_usual_layout(error):
+                self._take_usual_layout()
+                return self._attempt(work, count)
             if not is_out_of_memory(error):
                 raise ModelError(f"The forward pass fails: {error}") from error
             self.keep = None

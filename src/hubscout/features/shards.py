@@ -163,10 +163,11 @@ class _OpenShard:
         places = np.array([self._place[int(row)] for row in result.rows], dtype=np.int64)
         self._came[places] = True
         positions = word_positions(self._counts, places)
-        for name, array in result.arrays.items():
-            if name not in self._arrays:
-                self._arrays[name] = np.empty((int(self._counts.sum()), *array.shape[1:]), array.dtype)
-            self._arrays[name][positions] = array
+        if not self._arrays:
+            rows = int(self._counts.sum())
+            self._arrays = {name: np.empty((rows, *a.shape[1:]), a.dtype) for name, a in result.arrays.items()}
+        for name in self._arrays if len(places) else ():  # each has something from every batch
+            self._arrays[name][positions] = result.arrays[name]
 
     def close(self, part: int) -> ShardData:
         arrays = self._arrays

@@ -155,7 +155,7 @@ class TuningArguments:
     5 for classification, else 1."""
     label_share: Share | None = None
     """b-tuning: share of the labels in what the model follows, of which the teachers' answers are the rest. None: 0.5
-    where `posterior_folds` is above 1, else 0."""
+    for classification with `posterior_folds` above 1, else 0."""
     teacher_targets: Literal["cached", "left-out", "live", "views"] = "cached"
     """`cached`: the teachers see each sample once, before tuning, unaugmented; a step costs what fine-tuning costs.
     `left-out`: the same, each sample predicted by posteriors that were fitted to all the others (b-tuning alone).

@@ -24,8 +24,6 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from hubscout.features import transfers
-from hubscout.features.precision import FASTER_CHANNELS_LAST
 from hubscout.hubs import Batch, Preprocessing
 from hubscout.hubs.length_groups import length_groups, trimmed
 from hubscout.runs.run_folder import usable_cores
@@ -182,8 +180,8 @@ class Batches(ABC):
 
 
 def move(batch: Batch, device: torch.device) -> Batch:
-    """A batch on a device; images there in the memory layout that convolutions are fastest with."""
-    return transfers.move(batch, device, channels_last=device.type in FASTER_CHANNELS_LAST)
+    """A batch on a device."""
+    return {name: value.to(device, non_blocking=True) for name, value in batch.items()}
 
 
 def distinct_views(preprocessings: Mapping[str, Preprocessing]) -> tuple[dict[str, Preprocessing], dict[str, str]]:

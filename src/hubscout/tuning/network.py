@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from hubscout.errors import InputError
+from hubscout.features.precision import needs_usual_layout, wants_channels_last
 from hubscout.hubs import Backbone, Batch
 from hubscout.tuning.batches import BatchPlan, mixed_seed
 from hubscout.tuning.losses import TaskLoss
@@ -111,10 +112,17 @@ class Network(nn.Module):
         self.method = method
         self.penalties: dict[str, Penalty] = {}
         self.frozen_norm_statistics = frozen_norm_statistics
+        self.layout = torch.contiguous_format
+
+    def lay_out(self, layout: torch.memory_format) -> None:
+        """Have weights, and the images of every pass, in a memory layout."""
+        self.layout = layout
+        self.to(memory_format=layout)  # type: ignore[call-overload]
 
     def features(self, batch: Batch) -> Tensor:
         """The backbone's features, in float32 at least."""
-        features = self.backbone.forward(batch).features
+        images = {k: v.contiguous(memory_format=self.layout) for k, v in batch.items() if v.ndim == 4}
+        features = self.backbone.forward({**batch, **images}).features
         return features if features.dtype == torch.float64 else features.float()
 
     def classify(self, features: Tensor) -> Tensor:
@@ -218,6 +226,20 @@ def check_batches(network: Network, plan: BatchPlan, processes: int) -> None:
             f"batch_size={plan.batch_size} leaves {smallest} samples for each of {processes} processes; at least "
             f"{least} are needed{reason}. The train split has {plan.samples}."
         )
+
+
+def take_fast_layout(network: Network, batch: Batch, device: torch.device) -> None:
+    """Channels last where convolutions are faster so, and the network can do with it."""
+    if not wants_channels_last(network.body, device.type):
+        return
+    network.lay_out(torch.channels_last)
+    try:
+        with network.evaluating(), torch.no_grad():
+            network.features(batch)
+    except RuntimeError as error:
+        if not needs_usual_layout(error):
+            raise
+        network.lay_out(torch.contiguous_format)
 
 
 def check_width(network: Network, batch: Batch) -> None:

@@ -18,7 +18,6 @@ from torch import nn
 from hubscout.features import FeatureCache
 from hubscout.features.extraction import downloads_told
 from hubscout.features.feature_keys import identity
-from hubscout.features.precision import wants_channels_last
 from hubscout.hubs import Backbone
 from hubscout.runs.events import Message, Observer, silent
 from hubscout.runs.run_folder import CHECKPOINTS, CURVES, TEACHING, describe_environment
@@ -49,6 +48,7 @@ from hubscout.tuning.network import (
     new_head,
     posterior_head,
     silence_unused,
+    take_fast_layout,
 )
 from hubscout.tuning.opened_models import feature_width, open_model_to_tune, open_teacher
 from hubscout.tuning.pass_time import TooSlowError
@@ -168,7 +168,7 @@ class SingleRun:
         if found is not None:
             stood = found[1]["train_state"]
             self.spent = stood["seconds"]
-            # Its own, whatever has become of the defaults since.
+            # Its own, whatever has become of the defaults since; where it has none, what runs had before there was one.
             own = {name: stood.get(name, getattr(TrainState, name)) for name in ("trade_off", "label_share")}
             self.arguments = self.arguments.replace(**{k: v for k, v in own.items() if getattr(self.asked, k) is None})
             if views := stood.get("teacher_views"):
@@ -199,6 +199,8 @@ class SingleRun:
                 "is or how large, set augment='none'."
             )
         example = next(train.evaluate(np.arange(1), 1)).to(accelerator.device).views[MODEL]
+        if not is_mixture(network.body):  # which stacks its teachers' kernels: five axes
+            take_fast_layout(network, example, accelerator.device)
         check_width(network, example)
         unused = silence_unused(network, example)
         for note in restrict(network, arguments, unused, accelerator.device):
@@ -253,9 +255,6 @@ class SingleRun:
                 self.note(note)
         network = Network(self.model, head, loss, self.method, frozen_norm_statistics=keeps_norm_statistics(self))
         network.to(device)
-        # A mixture stacks its teachers' kernels, which have five axes.
-        if wants_channels_last(network.body, device.type) and not is_mixture(network.body):
-            network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return network
 
     def _prepare(self, loss: TaskLoss, rows: Rows) -> nn.Linear:

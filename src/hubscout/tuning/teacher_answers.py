@@ -14,7 +14,6 @@ from torch import Tensor
 
 from hubscout.errors import InputError
 from hubscout.evidence import Evidence
-from hubscout.features.precision import wants_channels_last
 from hubscout.hubs import Backbone, Batch
 from hubscout.runs.events import Advanced, Started
 from hubscout.runs.files import temporary_file
@@ -133,7 +132,7 @@ class TeacherPanel:
             teacher.to(self.device)
             if teacher.module is not None:
                 teacher.module.eval().requires_grad_(False)
-                if wants_channels_last(teacher.module, self.device.type):
+                if self.device.type == "cuda":
                     teacher.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._placed = True
         with torch.no_grad():

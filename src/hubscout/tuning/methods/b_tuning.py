@@ -27,7 +27,7 @@ Chosen by whether a ResNet-20 on 500 images of Fashion-MNIST diverges at the rat
 
 
 LABEL_SHARE = 0.5
-"""Of the labels in what a model with teachers follows, for classification: halfway (experiments/teaching)."""
+"""s, where heads are crossed: chosen in experiments/teaching/halfway.py."""
 
 
 @METHODS.register("b-tuning")
@@ -47,9 +47,9 @@ class BTuning(TaughtMethod):
     folds, and each is compared through the m_t of the four others. One that was fitted to the sample gives its label
     back, with fewer samples than features nearly always, and then there is little left to learn from a teacher. A
     distance d of more than 0.25 then counts as 0.25 · (2d − 0.25) and not as d² (Huber's loss), so that no sample
-    throws the run off. What is followed is then halfway between the teachers' answers and the labels (`label_share`):
-    teachers that know less than the labels say did harm by themselves. `posterior_folds=1` is the paper's form, in all
-    three.
+    throws the run off. And the model follows (1 − s)·ȳ_c + s·y_c, s = 0.5 (`label_share`), in place of the teachers'
+    mixed prediction ȳ_c: on some sets teachers know less than the labels say. `posterior_folds=1` is the paper's form,
+    without any of the three.
 
     Without teachers the labels stand in their place: the features are to stay such that heads which were fitted to the
     frozen ones, and have not seen the sample, predict it. Much of the gain is that (`experiments/teaching`).
