@@ -167,6 +167,24 @@ def test_few_samples_of_such_a_network_stay_in_float32_and_the_usual_layout(
     assert (runner.precision.name, runner._channels_last) == found
 
 
+def test_a_network_that_takes_a_view_of_its_maps_goes_on_in_the_usual_layout(
+    make_backbone: Any, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def viewed(self: Any, batch: Batch, layers: Any = ()) -> Output:
+        layouts.append(batch["pixels"].is_contiguous())
+        return Output(self.module["stem"](batch["pixels"]).view(len(batch["pixels"]), -1)[:, :40])
+
+    layouts: list[bool] = []
+    monkeypatch.setattr(make_backbone, "forward", viewed)
+    found = extract(make_backbone(), task, device="cpu", batch_size=64)
+    assert layouts[0] is False
+    assert all(layouts[1:])
+    assert len(layouts) > 2
+    pixels = np.stack([np.asarray(make_backbone().preprocessing(x)) for x in task.train.inputs[:5]])
+    wanted = make_backbone().module["stem"](torch.as_tensor(pixels)).flatten(1)[:, :40]
+    np.testing.assert_allclose(found.features()[:5], wanted.detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
 def test_arrays_of_a_batch_may_be_fetched_after_the_next_was_begun(backbone: Any, task: Task) -> None:
     runner = runner_of(backbone, Precision("float32", "cpu"))
     samples = [backbone.preprocessing(sample) for sample in task.train.inputs[:64]]
