@@ -49,6 +49,9 @@ run.METHODS |= {
     NO_KNOBS[TAUGHT]: {**run.METHODS["numbers, paper"], **BF16},
     NO_KNOBS[HALF]: {**run.METHODS["numbers, paper"], "label_share": 0.5, **BF16},
 }
+UNTRAINED = {name: f"{name}, untrained" for name in (TAUGHT, HALF)}
+"""With teachers of random weights: what bad ones cost."""
+run.METHODS |= {called: {**run.METHODS[name], "untrained": True} for name, called in UNTRAINED.items()}
 CHOOSE = {
     "fashion-mnist-1000/cifar10_resnet20/unused": 0.03,
     "pets-740/mobilenetv2_coral_in1k/unused": 0.0004,
@@ -87,6 +90,8 @@ class Plan:
             yield from (Setting(case, NUMBERS_HALF, 0.0, None, seed) for case in crossed_numbers.CHOOSE)
         few = [Setting(case, name, rate, None, 0) for case, rate in FEW_RATES.items() for name in (TUNED, TAUGHT, HALF)]
         yield from (replace(one, seed=seed) for seed in JUDGING[:3] for one in few)
+        bad = [replace(one, method=UNTRAINED[one.method]) for one in few if one.method in UNTRAINED]
+        yield from (replace(one, seed=JUDGING[0]) for one in bad)
         yield from self._choosing(CHOOSING[1], *list(CHOOSE)[:-1])
         yield from self._choosing(CHOOSING[0], list(CHOOSE)[-1])
         yield from (Setting(HEADS, name, 0.0, None, seed) for seed in JUDGING for name in NO_KNOBS.values())
