@@ -32,7 +32,6 @@ MODELS = (
     "regnety_002",
     "densenet121",
     "convnext_atto",
-    "squeezenet1_1",
     "vit_tiny_patch16_224",
 )
 WAYS = {

@@ -22,8 +22,9 @@ EPSILON = float(np.finfo(np.float64).eps)
 HOST_TENSORS_AS_NUMPY = True
 """Off only in tests, to run the tensor code on a machine without an accelerator."""
 
-STRIP, PART = 128, 1 << 14
-"""Columns of a triangle that are packed together, and packed numbers that are added up together."""
+STRIP, PART = 128, 1 << 13
+"""Columns of a triangle that are packed together, and packed numbers that are added up together: fewer than the 10,000
+from which on OpenBLAS wakes its threads for a product of two vectors, which costs more than the product."""
 
 CHUNK_BYTES, ACCELERATED_BYTES = 1 << 25, 1 << 27
 """How much is promoted to float64 at a time, by a processor and by an accelerator."""

@@ -177,7 +177,7 @@ def relative_error(reduced: Tensor, exact: Tensor) -> float:
 def wants_channels_last(module: nn.Module | None, device: str) -> bool:
     """Whether the network is convolutional and on a device where channels-last convolutions are the fast ones.
 
-    Training too is faster so, on a CPU 1.1 to 1.8 times (`benchmarks/layouts.py`).
+    Training too is faster so, on a CPU up to 1.7 times (`benchmarks/layouts.py`).
     """
     import torch
 
