@@ -22,8 +22,9 @@ import numpy as np
 
 from hubscout.evidence.array_backend import Array, is_torch
 
-LENGTH = 128
-"""Rows of a piece, about."""
+LENGTH = 32
+"""Rows of a piece, about. One thread takes as long with pieces of 128; with several, NumPy's would wake up for products
+of that size, and get in the way of SciPy's."""
 
 
 @dataclass(frozen=True)
