@@ -108,7 +108,8 @@ class BTuning(TaughtMethod):
 
         share = LABEL_SHARE if crossed else 0.0
         self.label_share = arguments.label_share if arguments.label_share is not None else share
-        self.labels = placed(frozen.shared(frozen.labels) * scale)
+        mixes = bool(self.label_share and preparation.teachers)
+        self.labels = placed(frozen.labels() * scale) if mixes else None
         self.scale, self.fold = placed(scale), torch.as_tensor(own.fold).to(preparation.device)
         self.heads, self.intercepts = placed(own.weights * scale[:, None]), placed(own.intercept * scale)
 
@@ -121,8 +122,9 @@ class BTuning(TaughtMethod):
     def references(self, rows: Tensor, views: Mapping[str, Batch]) -> dict[str, Tensor]:
         """What each row follows, less the intercept of the row's head: the loss has fᵀm alone."""
         references, samples = super().references(rows, views), rows % len(self.fold)
-        fold = self.fold[samples]
-        followed = torch.lerp(references["teachers"], self.labels[samples], self.label_share)
+        fold, followed = self.fold[samples], references["teachers"]
+        if self.labels is not None:
+            followed = torch.lerp(followed, self.labels[samples], self.label_share)
         return {**references, "teachers": followed - self.intercepts[fold], "fold": fold}
 
     def distance(self, features: Tensor, outputs: Tensor, references: Mapping[str, Tensor]) -> Tensor:
