@@ -2,6 +2,7 @@
 
 import gc
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import settings
+
+# A shell that starts the tests in the background has them ignore Ctrl-C, and with them all processes that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # `small_models` is a plain module beside the tests, for all folders of them.
 sys.path.insert(0, str(Path(__file__).parent))
