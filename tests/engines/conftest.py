@@ -60,6 +60,16 @@ def kill_always(flag):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def wait_for_company(flag):
+    Path(flag).touch()
+    log = Path(__file__).parent / "loads.txt"
+    for _ in range(2400):
+        if any(line.split()[0] != str(os.getpid()) for line in log.read_text().splitlines()):
+            return
+        time.sleep(0.05)
+    raise RuntimeError("no other process has opened a model for two minutes")
+
+
 def hang(flag):
     Path(flag).touch()
     time.sleep(1000)

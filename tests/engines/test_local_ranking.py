@@ -83,7 +83,7 @@ def test_one_model_in_slices_on_both_workers(
     task: Task, zoo: Path, engine: LocalEngine, one_thread: None, tmp_path: Path
 ) -> None:
     (zoo / "loads.txt").write_text("")
-    model = name(zoo, "0-4", pace=0.1)
+    model = name(zoo, "0-4", "wait_for_company", tmp_path / "met")  # or one may do both before the other has started
     there = rank(task, model, cache=tmp_path / "there", engine=engine, batch_size=128)
     loads = (zoo / "loads.txt").read_text().split()[::2]
     assert len(set(loads)) == 2

@@ -211,7 +211,10 @@ def test_a_worker_killed_in_the_middle_of_a_shard(
     assert same_sums(killed, sums_of(engine, task, name(zoo, "0-4")))
 
 
-@pytest.mark.parametrize("fault", ["", "kill_once", pytest.param("kill_always", marks=pytest.mark.slow)])
+# A slice that waits for company: on a busy machine one worker would have done both before another has started.
+@pytest.mark.parametrize(
+    "fault", ["wait_for_company", "kill_once", pytest.param("kill_always", marks=pytest.mark.slow)]
+)
 def test_a_model_in_slices(
     task: Task, zoo: Path, engine: RayEngine, undisturbed: Ranking, tmp_path: Path, fault: str
 ) -> None:
@@ -220,7 +223,7 @@ def test_a_model_in_slices(
     events: list[Event] = []
     model = name(zoo, "0-4", fault, tmp_path / "met", pace=0.2)
     ranking = rank(task, model, cache=tmp_path / "features", engine=engine, observer=events.append, batch_size=128)
-    assert (tmp_path / "met").exists() == bool(fault)
+    assert (tmp_path / "met").exists()
     if fault == "kill_always":
         (failure,) = ranking.failures
         assert "died 3 times" in failure.reason
