@@ -28,7 +28,7 @@ LARGEST = 200_000
 """Bytes of a picture, at most."""
 SESSION = {
     "rank": "hubscout rank surfaces/",
-    "tune": "hubscout tune surfaces/ --model pypi/efficientnet-lite0 --method fine-tune --out my-model/",
+    "tune": "hubscout tune surfaces/ --model pypi/efficientnet-lite0 --out my-model/",
     "report": "hubscout report runs/surfaces-1",
     "page": "hubscout report my-model/",
     "predict": "hubscout predict my-model/ surfaces/wood/003.jpg --top 2",

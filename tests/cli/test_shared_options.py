@@ -192,7 +192,7 @@ IGNORED = [
     (*TUNE, "--epochs", "3", "--budget", "1min", "--epochs 3 and --budget 60 both say how long the run is"),
     (*TUNE, "--epochs", "3", "--set", "epochs=4", "--epochs is an option of its own"),
     (*TUNE, "--method", "fine-tune", "--teachers", "timm/a", "--method fine-tune has no teachers: leave --teachers"),
-    (*TUNE, "--trade-off", "2", "--trade-off is for --teachers"),
+    (*TUNE, "--method", "fine-tune", "--trade-off", "2", "--trade-off is for --teachers"),
     (*TUNE, "--top", "2", "--top is for --teachers"),
     (*TUNE, "--seeds", "2", "--seeds is for --method all"),
     (*TUNE, "--engine", "ray", "--engine is for --method all"),

@@ -100,6 +100,10 @@ def test_texts(berts: list[str], tmp_path: Path, modality: str, kind: str) -> No
     found = race(task, berts, out=tmp_path / "run", deploy=berts[0], **options)
     check(found, tmp_path / "run", 0.5)
     assert found.deployed is not None
+    if kind == "tagging":
+        assert found.winner != berts[0]
+        assert found.deployed.teachers == ()
+        assert any("nobody teaches the model to deploy" in note for note in found.notes)
     assert Tuned.load(tmp_path / "run" / "deployed").predict(list(task.test.inputs)) is not None
 
 

@@ -169,7 +169,7 @@ def test_the_command_tunes_the_model_that_the_answer_names(ranking: Ranking) -> 
     context = command.make_context("tune", parts[2:], resilient_parsing=False)
     assert found.best.identifier == "timm/large"
     assert context.params["model"] == "timm/large"
-    assert context.params["method"] == "fine-tune"
+    assert context.params["method"] is None  # what tune does by itself
 
 
 def test_models_that_are_tied_are_told_apart_by_a_race(ranking: Ranking) -> None:

@@ -44,7 +44,7 @@ def test_the_answer_comes_first_and_is_that_of_the_race(raced: tuple[Path, Race]
     assert found.answer in answer.replace("&#x27;", "'").replace("&quot;", '"')
     assert f"hubscout predict {folder}/deployed/ INPUTS" in answer
     assert "Start from" not in answer  # that is the answer of a ranking
-    for stage in ("Evidence of all models", "Rungs", "The winner, to its end", "taught by the winners"):
+    for stage in ("Evidence of all models", "Rungs", "The winner, to its end", "The model to deploy"):
         assert stage in answer
     assert page.index('id="answer"') < page.index('id="race"') < page.index('id="ranking"')
 

@@ -55,11 +55,6 @@ def test_without_trade_off_it_is_fine_tuning_bit_for_bit(task):
         assert torch.equal(value, weights_of(taught.backbone)[name]), name
 
 
-def test_without_teachers_and_method_it_is_fine_tuning(task):
-    assert tune(task, perceptron(0), **QUICK).method == "fine-tune"
-    assert tune(task, perceptron(0), [perceptron(1)], **QUICK).method == "b-tuning"
-
-
 def first_term(taught):
     return taught.curves[0]["parts"]["teachers"]
 

@@ -93,7 +93,8 @@ def test_tagging_learns_words(method, teacher_targets):
 def test_micro_batches_of_sentences_weigh_by_their_words():
     options = {"epochs": 2, "batch_size": 16, "keep_best": False, "trade_off": 0.1, "bootstrap_resamples": 5}
     whole, cut = (
-        tune(sentences(), WordBackbone(0), [WordBackbone(1)], micro_batch_size=size, **options) for size in (None, 3)
+        tune(sentences(), WordBackbone(0), [WordBackbone(1)], "b-tuning", micro_batch_size=size, **options)
+        for size in (None, 3)
     )
     for name, value in weights_of(whole.backbone).items():
         torch.testing.assert_close(value, weights_of(cut.backbone)[name], rtol=1e-4, atol=1e-6)

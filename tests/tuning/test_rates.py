@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,9 +13,19 @@ from tuning_networks import make_task, perceptron, weights_of
 
 from hubscout.runs.events import Message, Validated
 from hubscout.tasks import Split, Task
+from hubscout.tasks.task_metrics import Outcome
 from hubscout.tuning import tune
 from hubscout.tuning.arguments import TuningArguments
-from hubscout.tuning.rates import TRIALS, rates_of, round_rate, steps_beside_search, steps_per_rate, why_not_ahead
+from hubscout.tuning.divergence import LossWatch
+from hubscout.tuning.rates import (
+    TRIALS,
+    rates_of,
+    round_rate,
+    search_rate,
+    steps_beside_search,
+    steps_per_rate,
+    why_not_ahead,
+)
 
 DEFAULT = rates_of("sgd", "array").default
 FIRST = rates_of("sgd", "array").first
@@ -129,6 +142,41 @@ def test_half_of_a_higher_rate_that_diverges_is_tried_and_the_divergence_ends_ea
     assert len(steps) < LONG["steps"] + TRIALS * short  # though there were as many rates as that, or one more
 
 
+class ShortRuns:
+    """As much of a run as the search for a rate asks for: rates, and how well the network does after a short run."""
+
+    def __init__(self, r2_of: Callable[[float], float]) -> None:
+        self.task, self.validation, self.tried = large_task("regression"), None, []
+        self.arguments = TuningArguments(learning_rate=1.0).settled("array", "regression")
+        self.loop = SimpleNamespace(
+            steps=300,
+            branch=self.branch,
+            is_late=False,
+            watch=LossWatch(null_metric=0.0),
+            network=SimpleNamespace(loss=SimpleNamespace(scale=None)),
+        )
+        self.r2_of = r2_of
+
+    def branch(self, factors: list[float]) -> nullcontext[None]:
+        self.tried.append(round_rate(max(factors)))
+        return nullcontext()
+
+    def outcome(self, batches: None, split: Split) -> Outcome:
+        unexplained = (1 - self.r2_of(self.tried[-1])) ** 0.5
+        mean = split.targets.mean(axis=0)
+        return Outcome.of(self.task, split, split.targets + unexplained * (mean - split.targets))
+
+
+def test_half_of_a_rate_that_falls_back_to_guessing_is_tried():
+    first = rates_of("adamw", "array").first
+    thrown_off = ShortRuns(lambda rate: 0.5 if rate <= first else 0.7 if rate <= 2 * first else -0.001)
+    assert search_rate(thrown_off).learning_rate == 2 * first
+    assert thrown_off.tried == [first, round_rate(4 * first), 2 * first]
+    slow = ShortRuns(lambda rate: 0.01 if rate <= first else 0.0)  # which has not learnt anything by then either
+    assert search_rate(slow).learning_rate == first
+    assert 2 * first not in slow.tried
+
+
 @pytest.mark.parametrize("method", ["fine-tune", "b-tuning", "logit-kd", "distill-weighted", "kd"])
 def test_the_first_steps_for_numbers_do_not_throw_a_network_off(method):
     def many_positive_features(seed: int):
@@ -174,7 +222,8 @@ def test_a_run_that_diverges_at_the_chosen_rate_starts_anew_below_it(tmp_path, m
     from hubscout.tuning.rates import RateChoice
 
     searches = []
-    monkeypatch.setattr(tuning_run, "search_rate", lambda run: searches.append(1) or RateChoice(0.9, "Short runs."))
+    chosen = RateChoice(0.9, "Short runs.")
+    monkeypatch.setattr(tuning_run, "search_rate", lambda run, untaught: searches.append(1) or chosen)
     tuned = tune(make_task("regression"), perceptron(0), out=tmp_path, **LONG)
     times = sum("restarts with" in note for note in tuned.notes)
     assert times

@@ -61,8 +61,8 @@ def test_they_share_one_part_of_the_time_in_their_order():
 @pytest.mark.parametrize("rate", [None, 1e-3])
 def test_without_any_in_time_the_model_is_tuned_as_without_teachers(rate):
     tuned, seconds = timed(heavy(SLOW, 1), heavy(SLOW, 2), learning_rate=rate)
-    alone, _ = timed(method="fine-tune", learning_rate=rate)
-    assert (tuned.method, tuned.teachers) == ("fine-tune", ())
+    alone, _ = timed(learning_rate=rate)
+    assert (tuned.method, tuned.teachers) == (alone.method, ()) == ("b-tuning", ())
     assert left_out(tuned)[0].endswith("The model is tuned without teachers.")
     assert seconds < 1.05 * BUDGET
     assert tuned.steps > 0.7 * alone.steps
@@ -210,6 +210,6 @@ def test_teachers_whose_views_are_slow_are_left_out_whatever_the_cache_has(tmp_p
     tune(task, heavy_on_images(0.01), [teacher], **{**options, "budget": None, "steps": 1})
     began = CLOCK.now
     tuned = tune(task, heavy_on_images(0.01), [teacher], teacher_targets="views", **options)
-    assert (tuned.method, tuned.teachers) == ("fine-tune", ())
+    assert (tuned.method, tuned.teachers) == ("b-tuning", ())
     assert left_out(tuned)
     assert CLOCK.now - began < 1.1 * BUDGET

@@ -69,7 +69,7 @@ def race(
         out: Folder of the race, with the winner in OUT/winner; by default a new one in runs/.
         budget: Time for everything, the winner's tuning included, such as 30min.
         refit: Tune the winner again on train and validation together.
-        deploy: Then tune this model with the winners as its teachers (B-Tuning); it is in OUT/deployed.
+        deploy: Then tune this model with the winners as its teachers (B-Tuning; not for tags); it is in OUT/deployed.
         folds: Judge tied finalists on this many folds; for small data.
         prior: Add to the evidence what earlier races of this recipe here have shown.
 

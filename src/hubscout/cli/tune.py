@@ -108,8 +108,9 @@ def tune(
         teachers: The --out folder of a rank, a race or a tune, or models, repeated or joined by commas.
         top: How many of a ranking's best models teach; 3 if not given.
         method: fine-tune, kd, logit-kd, distill-weighted, zoo or b-tuning; all compares fine-tune, kd, zoo and b-tuning
-            over seeds. Without it: b-tuning where there are teachers, fine-tune where there are none. b-tuning can do
-            without teachers where there are classes.
+            over seeds. Without it: b-tuning for classes, with teachers or without; with teachers for several labels
+            too, and for numbers, unless a short run in search of a learning rate says that they are of no use; or
+            fine-tune.
         out: Folder of the tuned model, its checkpoints and its card; by default a new one in runs/.
         seeds: With --method all: how many seeds; 3 if not given.
         engine: With --method all: where the runs go, local (the default) or ray.
@@ -125,18 +126,17 @@ def tune(
 
     chosen: dict[str, Any] = {**options.given(training), **read_settings(settings or [])}
     arguments = TuningArguments.of(**chosen)
-    method = method or ("b-tuning" if teachers else "fine-tune")
     if method == "all":
         options.only_for("a single method", onnx=onnx, seed=seed or None)
     else:
         options.only_for("--method all", seeds=seeds, engine=engine, address=address)
     if not teachers:
-        follows = method == FOLLOWS_LABELS
+        follows = method in (None, FOLLOWS_LABELS)
         told = {"trade_off": None if follows else training.trade_off, "teacher_targets": training.teacher_targets}
         options.only_for("--teachers", top=top, **told)
     if method == "all" and not teachers:
         raise InputError("--method all compares methods that learn from teachers: give --teachers.")
-    checked = "b-tuning" if method == "all" else method
+    checked = FOLLOWS_LABELS if method in (None, "all") else method
     check_choices(model, teachers, checked, arguments, out, **vars(existing))
     where = options.Engine(engine or "local", address)
     engine_options = where.options()
@@ -165,7 +165,7 @@ def tune(
             chosen = {"seed": seed, **probe, "began": options.command_began(ctx), **chosen}
             tuning = partial(run, task, model, taught_by, method, out=place, **chosen)
             measured = bool(len(task.validation) or len(task.test))
-            warnings = _tune(ctx, tuning, place, output, title=method, onnx=onnx, measured=measured)
+            warnings = _tune(ctx, tuning, place, output, title=method or "tune", onnx=onnx, measured=measured)
     warn_and_exit(ctx, warnings)
 
 

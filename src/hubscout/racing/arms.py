@@ -74,7 +74,7 @@ class Runner:
             fewer = task.subset(rows)
             task = replace(fewer, splits={**fewer.splits, "validation": held_out})
         given = task, self.arm.model, self.teachers, method, self.arguments, folder, cache, silent
-        run = SingleRun(*given, budget=self.seconds)
+        run = SingleRun(*given, budget=self.seconds, method_is_open=True)
         run.begin(resume=folder is not None)
         run.frozen_features.forget()
         loop, state = run.loop, run.loop.train_state

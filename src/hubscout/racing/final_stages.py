@@ -166,8 +166,13 @@ class FinalStages:
 
         `rate` is the learning rate that was best for it in the race; None where it has not raced.
         """
+        from hubscout.tuning.default_method import may_teach
+
         plan = self.plan
-        teachers = self._in_time(tuple(teachers)) if winner.model != plan.deploy else teachers
+        if not may_teach(plan.task.kind) and winner.model != plan.deploy:
+            plan.note("teachers of tags were no gain where they were tried: nobody teaches the model to deploy")
+            teachers = ()
+        teachers = self._in_time(tuple(teachers)) if teachers and winner.model != plan.deploy else teachers
         if plan.journal.record.has_other_teachers(plan.deploy, teachers):
             drop_lessons(plan.folder, plan.deploy)
         plan.journal.deploy(plan.deploy, teachers)

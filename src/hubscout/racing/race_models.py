@@ -111,7 +111,7 @@ def race(
         max_latency: race only models of at most so many seconds for one sample, or a text such as "20ms".
         refit: tune the winner again on train and validation together, with the learning rate that won.
         deploy: a model that is tuned after the race by B-Tuning, with the winner and those that are tied with it as
-            its teachers; it is in `out`/deployed.
+            its teachers (but for tags, where teachers were no gain); it is in `out`/deployed.
         folds: finalists that the last rung cannot tell apart are also trained and judged on so many folds in all, for
             small data; 1 judges them on one.
         prior: add to the evidence what earlier races of the same recipe on this machine showed of each model.

@@ -179,7 +179,7 @@ def _facts(view: View, found: Answer) -> list[tuple[str, str, str]]:
 def next_command(ranking: Ranking, found: Answer) -> str:
     """The command that puts the answer to work, ready for a shell: it tunes the model that the answer names."""
     parts = ["hubscout", "tune", data_argument(ranking), *data_options(ranking), "--model", found.best.identifier]
-    return shell_command([*parts, "--method", "fine-tune", "--out", "my-model/"])
+    return shell_command([*parts, "--out", "my-model/"])
 
 
 def next_commands(ranking: Ranking, folder: Path) -> list[str]:

@@ -57,7 +57,7 @@ def race_status(record: RaceRecord) -> str:
     if record.complete:
         return f"The race is over: {first}."
     if record.deploy:
-        return f"{first} has won; {short_name(record.deploy)} is being taught."
+        return f"{first} has won; {short_name(record.deploy)} is being tuned."
     if first:
         return f"{first} leads and is tuned to its end."
     if not record.rungs_run:
@@ -92,7 +92,7 @@ def race_line(line: Mapping[str, Any], record: RaceRecord) -> str:
     if event == "lesson":
         arm = Arm(**line["arm"])
         said = line["failure"] or metric_text(record.metric, line["metric"])
-        return f"{called(arm, record)}, taught: {said} after {line['steps']} steps"
+        return f"{called(arm, record)}, to be deployed: {said} after {line['steps']} steps"
     if event == "note":
         return str(line["text"])
     return race_status(record) if event in ("race", "winner", "deploy") else ""

@@ -135,11 +135,14 @@ def share_interval(share: float, n: int, confidence: float = 0.95) -> tuple[floa
 
     >>> [round(end, 3) for end in share_interval(1.0, 3)]
     [0.439, 1.0]
+    >>> share_interval(1.0, 60)[1]
+    1.0
     """
     square = NormalDist().inv_cdf((1 + confidence) / 2) ** 2 / n
     middle = (share + square / 2) / (1 + square)
     reach = (square * share * (1 - share) + square**2 / 4) ** 0.5 / (1 + square)
-    return max(middle - reach, 0.0), min(middle + reach, 1.0)
+    # An end is the share itself where none or all are right, which rounding may miss.
+    return max(min(middle - reach, share), 0.0), min(max(middle + reach, share), 1.0)
 
 
 @dataclass(frozen=True, eq=False)

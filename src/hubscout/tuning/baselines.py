@@ -111,6 +111,7 @@ def measure_probes(
 
     own, others, head, outcome = run.shared(measured)
     run.frozen_features.forget()
+    run.probed = outcome
     train_state.probes = {"model": asdict(own)}
     if others:
         split = "validation" if len(run.task.validation) else "test"

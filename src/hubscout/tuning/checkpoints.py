@@ -53,6 +53,8 @@ class TrainState:
     """That runs: another one than was asked for where there was no time for that."""
     taught_by: list[int] | None = None
     """Which of the teachers that were asked for teach, by their places: under a limit of time, not all may do."""
+    left_teachers: bool = False
+    """Whether a short run said that they are of no use, where nobody had asked for a method."""
     teacher_views: int = 0
     """How many fixed views of each sample they have answered for."""
     seconds: float = 0.0

@@ -12,6 +12,8 @@ _SPIKED = 3
 """Times the null model's loss, in one step."""
 _LEARNT = 0.9
 """Times the null model's loss: what is below has learnt something."""
+_ABOVE_GUESSING = 0.02
+"""Of a validation metric: what is further above the null model's has learnt something."""
 
 
 @dataclass
@@ -28,6 +30,14 @@ class LossWatch:
     null_metric: float = -math.inf
     """Its validation metric."""
     losses: list[float] = field(default_factory=list)
+
+    def is_above_guessing(self, metric: float) -> bool:
+        """Whether a validation metric is that of a network that has learnt something.
+
+        >>> LossWatch(null_metric=0.1).is_above_guessing(0.11)
+        False
+        """
+        return metric > self.null_metric + _ABOVE_GUESSING
 
     def exploded(self, steps: int) -> str:
         """Whether the loss of the last steps is far above its start and above what saying nothing costs."""
@@ -46,7 +56,7 @@ class LossWatch:
         """
         worst, first = max(self.losses), self.losses[0]
         spiked = worst > max(_SPIKED * self.null_loss, 2 * first)
-        learnt = fmean(self.losses[-steps:]) < _LEARNT * self.null_loss or best > self.null_metric + 0.02
+        learnt = fmean(self.losses[-steps:]) < _LEARNT * self.null_loss or self.is_above_guessing(best)
         if learnt or not spiked:
             return ""
         return (

@@ -34,6 +34,24 @@ FOLDS = 5
 """Into which train samples are cut, for heads that have not seen the samples of their fold."""
 
 
+def folds_of_samples(task: Task, folds: int) -> np.ndarray | None:
+    """(samples,) the fold of each train sample, groups whole; None where it cannot be cut into two or more.
+
+    There are fewer folds where there are not so many samples or groups, or only one class has; two classes are left
+    outside of each.
+    """
+    kind, targets, groups = kind_of(task.kind), task.train.targets, task.train.groups
+    strata = kind.strata(targets)
+    apart = np.arange(len(strata)) if groups is None else groups
+    folds = min(folds, len(np.unique(apart)))
+    if kind.classes_of_samples:
+        pairs = np.unique(np.stack([strata, apart]), axis=1)
+        folds = min(folds, int(np.sort(np.bincount(pairs[0], minlength=2))[-2]))
+    fold = stratified_folds(strata, max(folds, 1), seed=0, groups=groups)
+    alike = kind.classes_of_samples and any(len(np.unique(strata[fold != k])) < 2 for k in range(folds))
+    return None if folds < 2 or alike else fold
+
+
 @dataclass(frozen=True)
 class CrossedHeads:
     """Posterior heads of a model, one per fold of the rows, that have not seen the rows of their fold."""
@@ -135,19 +153,13 @@ class FrozenFeatures:
         return found
 
     def _cross(self, backbone: Backbone, folds: int) -> CrossedHeads:
-        kind, targets, groups = kind_of(self.task.kind), self.task.train.targets, self.task.train.groups
-        strata = kind.strata(targets)
-        apart = np.arange(len(strata)) if groups is None else groups
-        folds = min(folds, len(np.unique(apart)))
-        if kind.classes_of_samples:  # two of them are left outside of each fold
-            pairs = np.unique(np.stack([strata, apart]), axis=1)
-            folds = min(folds, int(np.sort(np.bincount(pairs[0], minlength=2))[-2]))
-        fold = stratified_folds(strata, max(folds, 1), seed=0, groups=groups)
-        alike = kind.classes_of_samples and any(len(np.unique(strata[fold != k])) < 2 for k in range(folds))
-        if folds < 2 or alike:
+        kind, targets = kind_of(self.task.kind), self.task.train.targets
+        fold = folds_of_samples(self.task, folds)
+        if fold is None:
             whole = self.posterior(backbone)
             rows = int(kind.row_counts(targets).sum())
             return CrossedHeads(np.zeros(rows, dtype=np.int64), whole.weights[None], whole.intercept[None])
+        folds = int(fold.max()) + 1
         samples = kind.sample_of_row(targets)
         fold = fold if samples is None else fold[samples]
         features, values = self.features(backbone), kind.rows_of(targets)
@@ -207,7 +219,7 @@ class FrozenFeatures:
     def _extraction(self, backbone: Backbone, split: str = "train") -> Extraction:
         place = id(backbone), split
         if place not in self._extractions:
-            if self.observer is not None and split == "train":
+            if self.observer is not None and split == "train" and not self.knows(backbone):
                 (name,) = names_by_model([backbone.card.identifier], room=LONGEST_IN_A_LINE).values()
                 rows = len(self.task.train)
                 self.observer(Message("", f"Computing the features of {name} for the {rows:,} training samples."))

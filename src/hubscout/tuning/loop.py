@@ -22,6 +22,7 @@ from hubscout.tuning.checkpoints import Checkpoints, TrainState
 from hubscout.tuning.companions import WeightAverage
 from hubscout.tuning.divergence import LossWatch
 from hubscout.tuning.losses import Rows
+from hubscout.tuning.methods.method import FineTune, Method
 from hubscout.tuning.network import Network
 from hubscout.tuning.processes import share_from_main
 from hubscout.tuning.rates import cooled, rate_factor
@@ -103,6 +104,21 @@ class Loop:
         self.network.train()
         accelerator = self.accelerator
         return self.batches.train(self.plan, range(first, end), accelerator.process_index, accelerator.num_processes)
+
+    def follow(self, method: Method) -> None:
+        """Go on with another method, which brings no modules of its own."""
+        self.network.method = method
+        self.stepper.drop_graphs()  # which have the terms of the other recorded
+
+    @contextmanager
+    def without_method(self) -> Iterator[None]:
+        """In a `with` block, steps have the task's loss alone."""
+        method = self.network.method
+        self.follow(FineTune())
+        try:
+            yield
+        finally:
+            self.follow(method)
 
     @contextmanager
     def cooled_down(self, steps: int) -> Iterator[None]:

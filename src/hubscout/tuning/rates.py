@@ -16,6 +16,8 @@ from hubscout.tasks.kinds import kind_of
 if TYPE_CHECKING:
     from hubscout.tasks import Task
     from hubscout.tasks.task_metrics import Outcome
+    from hubscout.tuning.default_method import Untaught
+    from hubscout.tuning.divergence import LossWatch
     from hubscout.tuning.single_run import SingleRun
 
 
@@ -186,46 +188,57 @@ def steps_per_rate(steps: int) -> int:
     return int(max(SHARE * steps, min(ENOUGH_STEPS, LARGEST_SHARE * steps)) + 1e-9)
 
 
-def steps_beside_search(total: float) -> int:
-    """How long a run is that is as long as `total` steps together with its search; 0: too short for one.
+def steps_beside_search(total: float, trials: int = TRIALS) -> int:
+    """How long a run is that is as long as `total` steps together with its short runs; 0: too short for them.
 
     >>> [steps + TRIALS * steps_per_rate(steps) for steps in map(steps_beside_search, (300, 500, 3000))]
     [296, 500, 2998]
     """
-    dear, cheap = (1 + TRIALS * share for share in (LARGEST_SHARE, SHARE))
-    steps = int(min(total / cheap, max(total / dear, total - TRIALS * ENOUGH_STEPS)))
+    dear, cheap = (1 + trials * share for share in (LARGEST_SHARE, SHARE))
+    steps = int(min(total / cheap, max(total / dear, total - trials * ENOUGH_STEPS)))
     return steps if steps_per_rate(steps) else 0
 
 
-def search_rate(run: SingleRun) -> RateChoice:
+def first_rate(run: SingleRun) -> float:
+    """The rate that is tried first."""
+    return rates_of(run.arguments.optimizer, run.task.modality).first
+
+
+def short_run(run: SingleRun, rate: float) -> Outcome:
+    """What a run says of validation after a few steps at a rate; it stands where it stood afterwards."""
+    arguments, steps = run.arguments, steps_per_rate(run.loop.steps)
+    assert arguments.learning_rate is not None
+    shape = (rate_factor(step, steps, "wsd", arguments.warmup, arguments.cooldown) for step in range(steps))
+    with run.loop.branch([rate / arguments.learning_rate * height for height in shape]):
+        return run.outcome(run.validation, run.task.validation)
+
+
+def search_rate(run: SingleRun, untaught: Untaught | None = None) -> RateChoice:
     """Try three rates from the first step of a run, which stands there again afterwards.
 
     It climbs from a low rate: a rate four times as high takes its place only if its metric is better and the
     log-likelihood of the same samples by more than two standard errors. A small validation split cannot tell the rates
-    apart, and a rate that is too high costs far more than one that is too low. A higher rate that diverges says nothing
-    of those below it: half of it is tried in its place. After the deadline of the loop none is begun.
+    apart, and a rate that is too high costs far more than one that is too low. A higher rate that diverges, or throws
+    a network off that has learnt something by then, says nothing of those below it: half of it is tried in its place.
+    After the deadline of the loop none is begun. The first was tried already where the run is `untaught`.
     """
-    loop, arguments = run.loop, run.arguments
-    steps = steps_per_rate(loop.steps)
-    assert arguments.learning_rate is not None
-    shape = [rate_factor(step, steps, "wsd", arguments.warmup, arguments.cooldown) for step in range(steps)]
+    loop, steps = run.loop, steps_per_rate(run.loop.steps)
     name = task_metrics.primary(run.task.kind, run.task.target_names)
-    rate = chosen = rates_of(arguments.optimizer, run.task.modality).first
+    rate = chosen = first_rate(run)
     found: dict[float, Outcome] = {}
     told: dict[float, str] = {}
     doubts: dict[float, str] = {}
     left, halved, late = TRIALS, False, False
     while left:
-        with loop.branch([rate / arguments.learning_rate * height for height in shape]):
-            outcome = run.outcome(run.validation, run.task.validation)
+        outcome = untaught.outcome if untaught is not None and not told else short_run(run, rate)
         finite = bool(np.isfinite(outcome.predicted).all())
         told[rate] = f"{metric_text(name, outcome.primary)} at {rate:g}" if finite else f"divergence at {rate:g}"
-        if not finite and rate > chosen and not halved:
+        if rate > chosen and not halved and (not finite or _throws_off(loop.watch, outcome, found[chosen])):
             rate, halved = round_rate(rate / 2), True
             continue
         left -= 1
         if finite and chosen in found:
-            doubts[rate] = _doubt(outcome, found[chosen], loop.network.loss.scale)
+            doubts[rate] = why_not_clearly_ahead(outcome, found[chosen], loop.network.loss.scale)
         climbs = finite and not doubts.get(rate)
         if finite:
             found[rate] = outcome
@@ -239,7 +252,8 @@ def search_rate(run: SingleRun) -> RateChoice:
         higher = round_rate(FACTOR * rate)
         rises = climbs and higher not in told and (len(told) == 1 or steps >= ENOUGH_STEPS)
         rate = higher if rises else round_rate(min(told) / FACTOR)
-    tried = f"Short runs of {steps} steps gave a validation {name} of {', '.join(told[r] for r in sorted(told))}."
+    tried = "" if untaught is None else f"{untaught.told} "
+    tried += f"Short runs of {steps} steps gave a validation {name} of {', '.join(told[r] for r in sorted(told))}."
     tried += " There is no time to try others." if late else ""
     if not found:
         return RateChoice(min(told), f"{tried} The run continues with the lowest.")
@@ -251,7 +265,12 @@ def search_rate(run: SingleRun) -> RateChoice:
     return RateChoice(chosen, f"{tried} The run continues with the best, learning_rate={chosen:g}.")
 
 
-def _doubt(one: Outcome, other: Outcome, scale: np.ndarray | None) -> str:
+def _throws_off(watch: LossWatch, one: Outcome, other: Outcome) -> bool:
+    """Whether the first is no better than guessing where the other has learnt something: it says the same of all."""
+    return watch.is_above_guessing(other.primary) and not watch.is_above_guessing(one.primary)
+
+
+def why_not_clearly_ahead(one: Outcome, other: Outcome, scale: np.ndarray | None) -> str:
     """Why the first is not clearly ahead of the other; empty if it is."""
     return why_not_ahead(one.primary - other.primary, one.log_likelihoods(scale) - other.log_likelihoods(scale))
 
@@ -265,7 +284,7 @@ def why_not_ahead(lead: float, gains: np.ndarray) -> str:
     >>> why_not_ahead(0.01, np.array([0.1, 0.2, 0.3])), why_not_ahead(0.02, np.array([-0.4, 0.1, 0.1]))
     ('', 'ahead, but not clearly so in log-likelihood (-0.0667 ± 0.1361)')
     """
-    if lead <= 0:
+    if not lead > 0:  # nor where it is NaN
         return "not ahead"
     gain, noise = float(gains.mean()), float(gains.std() / len(gains) ** 0.5)
     if gain <= CLEARLY * noise:

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from hubscout.errors import InputError
 from hubscout.features import FeatureCache
 from hubscout.features.extraction import downloads_told
 from hubscout.features.feature_keys import identity
@@ -33,6 +34,7 @@ from hubscout.tuning.batches import MODEL, Batches, BatchPlan, StreamedBatches, 
 from hubscout.tuning.checkpoints import Checkpoints, TrainState
 from hubscout.tuning.companions import check_mixable, restrict
 from hubscout.tuning.decoded_batches import HeldBatches, augments, fits
+from hubscout.tuning.default_method import ALL_THE_SAME, check_left_teachers, may_teach, why_not_labels
 from hubscout.tuning.divergence import LossWatch
 from hubscout.tuning.evaluator import predict_split
 from hubscout.tuning.frozen_features import FrozenFeatures
@@ -90,12 +92,17 @@ class SingleRun:
         identities: Sequence[str] = (),
         began: float | None = None,
         budget: float | None = None,
+        method_is_open: bool = False,
     ) -> None:
         self.began = began if began is not None else time.perf_counter()
         self.budget = float(arguments.budget) if arguments.budget is not None else budget
         """Seconds from there on, less what earlier calls have `spent`."""
         self.spent = 0.0
-        self.method_asked = method
+        left = bool(method_is_open and teachers and not may_teach(task.kind))
+        if left:
+            method, teachers = "fine-tune", ()
+        self.method_asked, self.method_is_open = method, method_is_open
+        """`method_is_open`: nobody asked for the method, so that teachers may be left where they are of no use."""
         self.method: Method = METHODS[method]()
         check_trainable(task)
         self.asked, self.restarts = arguments, tuple(restarts)
@@ -103,9 +110,13 @@ class SingleRun:
         self.folder = out
         self.accelerator: Accelerator = make_accelerator(arguments, self.folder)
         self.observer = observer if self.accelerator.is_main_process else silent
+        self.probed: Outcome | None = None
+        """What the linear probe of the model makes of validation; None where it was not measured."""
         self.known: dict[str, Outcome] = {}
         """Of a linear probe that is taken as it is: what it says of a split, so that nobody asks it again."""
         self.notes: list[str] = [*([rate.reason] if rate else []), *restarts]
+        if left:
+            self.note(f"Teachers of tags were no gain where they were tried: it is tuned without ({ALL_THE_SAME}).")
         self.environment = describe_environment(device=str(self.accelerator.device))
         self.shared = share_from_main(self.accelerator)
         with downloads_told("", self.observer):
@@ -138,6 +149,22 @@ class SingleRun:
             untouched=self.model,
             hurried=self.budget is not None,
         )
+        self.left_teachers = False
+        """Whether a short run said that they are of no use, where nobody had asked for a method."""
+        self.weighs = True
+        """Whether there is time for a short run that weighs the teachers."""
+        why_not = why_not_labels(self.task, arguments) if method_is_open else ""
+        self.untaught = "b-tuning" if why_not is None else "fine-tune"
+        """The method where nobody teaches and none was asked for, or where no teacher is left."""
+        if method_is_open and not opened and self.untaught == "fine-tune" != self.method_asked:
+            if arguments.trade_off is not None:
+                raise InputError(
+                    f"trade_off={arguments.trade_off:g} weighs what a method follows beside the task's own loss. Here "
+                    "there is nothing of the kind: the run is fine-tuning. Leave it out, or give teachers and a method."
+                )
+            self.method_asked, self.method = self.untaught, METHODS[self.untaught]()
+            if why_not:
+                self.note(f"Not by B-Tuning towards the labels but by fine-tuning: {why_not}.")
 
     @property
     def kept_views(self) -> Path | None:
@@ -176,6 +203,7 @@ class SingleRun:
             taught_by = stood.get("taught_by")
             if taught_by is not None and taught_by != self.taught_by:  # whoever there may be time for now
                 self.keep_teachers(taught_by)
+            self.left_teachers = stood.get("left_teachers", False)
             if stood.get("method") == "fine-tune" != self.method.name:
                 self.method = METHODS["fine-tune"]()
         accelerator, arguments = self.accelerator, self.arguments
@@ -233,12 +261,21 @@ class SingleRun:
         """Of the budget; None without one."""
         return None if self.budget is None else self.began - self.spent + self.budget - time.perf_counter()
 
-    def keep_teachers(self, places: Sequence[int]) -> None:
-        """Go on with these of the teachers; with fine-tuning where there are none of them."""
+    def keep_teachers(self, places: Sequence[int], untaught: str = "") -> None:
+        """Go on with these of the teachers; with `untaught` where there are none of them, or as without teachers."""
         self.teachers = [self.teachers[place] for place in places]
         self.teacher_heads = [self.teacher_heads[place] for place in places]
         self.taught_by = [self.taught_by[place] for place in places]
-        self.method = METHODS[self.method_asked if places else "fine-tune"]()
+        self.method = METHODS[self.method_asked if places else untaught or self.untaught]()
+
+    def leave_teachers(self) -> None:
+        """Go on with fine-tuning, from the first step."""
+        self.notes = [note for note in self.notes if note not in self.method.notes]  # on who teaches
+        self.keep_teachers([], "fine-tune")
+        self.loop.follow(self.method)
+        self.left_teachers = True
+        self.loop.train_state.probes.pop("teacher")
+        self._keep_method()
 
     def _build(self, loss: TaskLoss, rows: Rows) -> Network:
         """Head, method and network, without teachers that are too slow for the budget."""
@@ -344,7 +381,11 @@ class SingleRun:
                 f"The checkpoint {path} is damaged: its content is not what was written. It was set aside, and the "
                 f"run goes on from {latest or 'the beginning'}."
             )
-        return None if latest is None else (latest, checkpoints.read(latest))
+        if latest is None:
+            return None
+        state = checkpoints.read(latest)
+        check_left_teachers(self, state["train_state"])
+        return latest, state
 
     def _start(self, found: tuple[Path, dict[str, Any]] | None) -> None:
         """From a checkpoint, or where there is none from the first step."""
@@ -366,15 +407,20 @@ class SingleRun:
             for reason in self.restarts:
                 loop.journal.add("note", step=0, text=reason)
         loop.restarts = self.restarts
-        loop.train_state.taught_by, loop.train_state.teacher_views = self.taught_by, self.method.views
-        loop.train_state.trade_off, loop.train_state.method = getattr(self.method, "trade_off", None), self.method.name
-        loop.train_state.bound = getattr(self.method, "bound", None)
-        loop.train_state.label_share = getattr(self.method, "label_share", None)
+        self._keep_method()
         self.announce()
         if self.arguments.trackers:
             names = [teacher.card.identifier for teacher in self.teachers]
             about = {"model": self.model.card.identifier, "teachers": ", ".join(names), "method": self.method.name}
             start_trackers(self.accelerator, self.task.name, {**about, **self.arguments.decisive()})
+
+    def _keep_method(self) -> None:
+        """In checkpoints: who resumes the run follows whom it followed, as strictly."""
+        state, method = self.loop.train_state, self.method
+        state.taught_by, state.teacher_views, state.method = self.taught_by, method.views, method.name
+        state.left_teachers = self.left_teachers
+        for name in ("trade_off", "bound", "label_share"):
+            setattr(state, name, getattr(method, name, None))
 
     def announce(self) -> None:
         """Write down where the run stands and how long it is."""

@@ -105,7 +105,10 @@ class TeacherPanel:
     def summary(self) -> str:
         """Who teaches, how well they explain the labels and how much they count."""
         if not self.teachers:
-            return "No teachers: the model follows the labels, through heads that have not seen the sample."
+            return (
+                "No teachers: the model follows the labels, through heads that have not seen the sample; "
+                "method='fine-tune' is without that."
+            )
         scores = [evidence.score for evidence in self.posteriors]
         called = names_by_model((t.card.identifier for t in self.teachers), room=LONGEST_IN_A_LINE)
         told = [f"{called[t.card.identifier]} (LogME {s:.3f}" for t, s in zip(self.teachers, scores, strict=True)]

@@ -65,11 +65,15 @@ class TeachingTime:
         run, out = self.run, [error.position - 1] if error.position else range(len(self.run.teachers))
         self._own = None if error.position else error
         self._reasons |= {run.taught_by[place]: error for place in out}
-        run.keep_teachers([place for place in range(len(run.teachers)) if place not in out])
+        # What the labels teach takes the model's own pass as well.
+        kept = [place for place in range(len(run.teachers)) if place not in out]
+        run.keep_teachers(kept, "" if error.position else "fine-tune")
 
     def told(self) -> str:
         """Who of those that were asked for does not teach and why, in words; empty where all do."""
         run = self.run
+        if run.left_teachers:  # which its learning rate tells of
+            return ""
         left_out = {k: name for k, name in enumerate(run.teachers_asked) if k not in run.taught_by}
         if self._own is not None and not left_out:
             return f"Too slow for {run.method_asked} in this budget: the model takes {self._own}. It is fine-tuned."

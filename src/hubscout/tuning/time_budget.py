@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hubscout.runs.texts import counted, rounded_seconds
+from hubscout.tuning.default_method import weighs_teachers
 from hubscout.tuning.probe_time import ProbeTime
 from hubscout.tuning.rates import TRIALS, cooldown_steps, steps_beside_search
 
@@ -65,7 +66,12 @@ def plan_time(run: SingleRun, budget: float, *, searches: bool, probes: bool) ->
     now = run.shared(lambda: time.perf_counter() - loop.began)
     if not state.falling:
         left = int((budget - reserve - now) / pace)
-        fewer = steps_beside_search((budget - reserve - now - TRIALS * validation) / pace) if searches else 0
+        fewer, room = 0, budget - reserve - now
+        for weighs in (True, False) if searches and weighs_teachers(run) else (False,):
+            trials, run.weighs = TRIALS + weighs, weighs
+            fewer = steps_beside_search((room - trials * validation) / pace, trials) if searches else 0
+            if fewer:
+                break
         loop.steps = state.step + max(1, fewer or left)
     falling = state.falling or cooldown_steps(loop.steps, run.arguments.cooldown)
     run.note(

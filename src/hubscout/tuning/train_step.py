@@ -145,11 +145,16 @@ class TrainStep:
     def forget_graphs(self) -> bool:
         """Give back the memory of recorded passes, that of a batch, and record no more; whether there were any."""
         there = self.graphs is not None
-        self.graphs, self.may_be_graphed = None, False
+        self.may_be_graphed = False
+        self.drop_graphs()
+        return there
+
+    def drop_graphs(self) -> None:
+        """Give back the memory of recorded passes; the next steps are recorded anew."""
+        self.graphs = None
         self.prepared.zero_grad()  # gradients may be in their memory
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-        return there
 
     def let_go(self) -> None:
         """After the last step: drop the gradients and what the optimiser remembers, up to three times the weights."""

@@ -21,6 +21,7 @@ from hubscout.runs.display import shown
 from hubscout.runs.events import Message, Observer, silent
 from hubscout.runs.files import read_lines
 from hubscout.runs.run_folder import CURVES, TEACHING
+from hubscout.runs.texts import counted
 from hubscout.runs.tuning_record import read_tuning
 from hubscout.tasks import open_task
 from hubscout.tasks.task_metrics import primary
@@ -30,6 +31,7 @@ from hubscout.tuning.batches import MODEL
 from hubscout.tuning.checkpoints import is_whole
 from hubscout.tuning.choices import check_choices
 from hubscout.tuning.companions import merge_adapters
+from hubscout.tuning.default_method import check_left_teachers, may_be_passed, try_without_teachers, weighs_teachers
 from hubscout.tuning.evaluator import details
 from hubscout.tuning.methods.zoo import is_mixture, merge
 from hubscout.tuning.network import Network
@@ -73,8 +75,9 @@ def tune(
         teachers: models to learn from: identifiers, models in memory, rows of a ranking, or models that were tuned
             (a `Tuned`, or its folder).
         method: `fine-tune`, `kd`, `logit-kd`, `distill-weighted`, `zoo`, `b-tuning`, or one that a plug-in added to
-            `METHODS`. None: `b-tuning` where there are teachers, `fine-tune` where there are none; `b-tuning` without
-            teachers follows the labels of classes.
+            `METHODS`. None: `b-tuning` for classes, which follows the labels where there are no teachers; with
+            teachers for several labels too, and for numbers, unless a short run in search of a learning rate says that
+            they are of no use; or `fine-tune`.
         out: a folder for the tuned model, its checkpoints and `metrics.jsonl`; without one nothing is written. The
             model is saved before it is tested. The same call goes on from the last checkpoint there, with the result
             of a run in one go; a finished run is left as it is and its result returned; a run with other arguments is
@@ -110,7 +113,7 @@ def tune(
     chosen = arguments.replace(**options) if arguments is not None else TuningArguments.of(**options)
     if isinstance(teachers, str | Backbone) or is_model(teachers):
         teachers = (teachers,)
-    method = method or ("b-tuning" if teachers else "fine-tune")
+    method_is_open, method = method is None, method or "b-tuning"
     folder = Path(out) if out is not None else None
     check_choices(model, teachers, method, chosen, folder, resume=resume, overwrite=overwrite)
     task = open_task(task)
@@ -119,8 +122,9 @@ def tune(
         cache = FeatureCache(None if cache is True else cache) if cache is not False else None
     with shown(observer, progress, title="tuning") as hearer:
         told = hearer or silent
-        start = partial(SingleRun, task, model, tuple(teachers), method, settled, folder, cache, told, began=began)
-        run = start(skip_bad=skip_bad)
+        given = (task, model, tuple(teachers), method, settled, folder, cache, told)
+        start = partial(SingleRun, *given, skip_bad=skip_bad, method_is_open=method_is_open)
+        run = start(began=began)
         tuned = None if overwrite else _finished(run)
         while tuned is None:
             try:
@@ -138,7 +142,11 @@ def tune(
                 run.clear()
                 told(Message("", why))
                 restarts, known, since = (*run.restarts, why), run.identities, run.began - run.spent
-                run = start(skip_bad=skip_bad, restarts=restarts, rate=rate, identities=known, began=since)
+                left = run.left_teachers
+                run = start(restarts=restarts, rate=rate, identities=known, began=since)
+                if left:
+                    run.keep_teachers([])
+                    run.left_teachers = True
     run.let_go()
     if tuned.warning and hearer is None:
         warnings.warn(tuned.warning, stacklevel=2)
@@ -161,7 +169,7 @@ def _finished(run: SingleRun) -> Tuned | None:
     run.observer(
         Message(
             "",
-            f"{run.folder} holds the result of this run ({tuned.steps:,} steps): nothing is trained. "
+            f"{run.folder} holds the result of this run ({counted(tuned.steps, 'step')}): nothing is trained. "
             "To start anew, overwrite it (overwrite=True, --overwrite).",
         )
     )
@@ -179,6 +187,7 @@ def _teachers_of_finished(run: SingleRun) -> list[int] | None:
     if checkpoints is None or folder is None or latest is None or not is_whole(latest):
         return None
     stood = checkpoints.read(latest)["train_state"]  # that of another run is refused
+    check_left_teachers(run, stood)
     try:
         record, lines = read_tuning(folder), read_lines(folder / CURVES, tolerant=True)
     except RunError:  # none, or a damaged one: it is written again
@@ -217,11 +226,14 @@ def _execute(run: SingleRun, *, resume: bool) -> Tuned:
             return finish(run)
     run.frozen_features.forget()
     if searches and (short := steps_per_rate(loop.steps)):
-        run.observer(Message("", f"No learning rate was given: {TRIALS} are tried for {short} steps each."))
+        first = " The first is tried without teachers, too." if weighs_teachers(run) else ""
+        run.observer(Message("", f"No learning rate was given: {TRIALS} are tried for {short} steps each.{first}"))
         if limit is not None:
             loop.deadline = (time.perf_counter() + limit[0]) / 2  # most of the time is for the run itself
-        run.go_on_at(search_rate(run))
-    elif run.rate is None and asked.rate_search:
+        run.go_on_at(search_rate(run, try_without_teachers(run)))
+    elif fresh and run.method_is_open and run.teachers and may_be_passed(run.task.kind):
+        run.note("There was no search for a learning rate, in which the teachers are weighed: they are followed.")
+    elif run.rate is None and asked.rate_search and not run.restarts:  # else it is a share of the default
         why = "The run is too short to compare some" if len(run.task.validation) else "There is no validation split"
         run.note(
             f"No learning rate was given. {why}: the default is taken, learning_rate={run.arguments.learning_rate:g}."

@@ -35,7 +35,7 @@ STAGES = {
     "winner": "The winner, to its end",
     "probe": "A linear probe in its place",
     "refit": "The winner again, on train and validation",
-    "deploy": "The model to deploy, taught by the winners",
+    "deploy": "The model to deploy",
 }
 
 

@@ -130,6 +130,8 @@ def _taught(run: TuningRun) -> str:
     if run.is_linear_probe:
         return "not tuned"
     words = {"fine-tune": "fine-tuned", "": "tuned"}.get(run.method, f"tuned by {run.method}")
+    if run.method == "b-tuning" and not run.teachers:
+        words = "tuned"  # by the labels, as `tune` does by default: no method that a reader would know
     return f"{words}, taught by {listing(short_names(list(run.teachers)))}" if run.teachers else words
 
 
