@@ -244,6 +244,20 @@ for _name in EXPLORED:
         METHODS[_name].pop("strengths", None)
         METHODS[_name].pop("same_as", None)
 METHODS |= {f"{name}, no knobs": {**METHODS[name], "no_knobs": True} for name in EXPLORED if name != "fine-tune"}
+HALFWAY = "crossed, 6C, bounded, halfway"
+"""What `tune` does by default with teachers of classes."""
+METHODS[HALFWAY] = {**METHODS["crossed, 6C, bounded by 0.25"], "label_share": 0.5}
+VARIED = {
+    f"{HALFWAY}, uniform": {"teacher_weights": "uniform"},
+    f"{HALFWAY}, precision": {"teacher_weights": "precision"},
+    f"{HALFWAY}, tuned teachers": {"tuned": True},
+    f"{HALFWAY}, untrained teachers": {"untrained": True},
+}
+METHODS |= {name: {**METHODS[HALFWAY], **options, "same_as": HALFWAY} for name, options in VARIED.items()}
+NO_TEACHERS = "crossed, 6C, bounded, no teachers"
+"""`tune(method="b-tuning")` without teachers, which follows the labels."""
+METHODS[NO_TEACHERS] = {k: v for k, v in METHODS[HALFWAY].items() if k not in ("teachers", "label_share")}
+METHODS |= {f"{name}, no knobs": {**METHODS[name], "no_knobs": True} for name in (HALFWAY, NO_TEACHERS)}
 METHODS |= {
     "feature kd, 16 views": {**METHODS["feature kd"], "same_as": "feature kd", **VIEWS},
     "logit-kd, 16 views": {**METHODS["logit-kd, weak"], "same_as": "logit-kd, weak", **VIEWS},
@@ -279,11 +293,15 @@ IMAGES, BASELINES_WITH_VIEWS = (*FEW, *OTHERS), ("feature kd, 16 views", "logit-
 REVIEWS = "sst2-300/paraphrase-MiniLM-L3-v2"
 PLAIN = (*FEW, *OTHERS, TEXTS, REVIEWS)
 TODAY = "crossed, 6C"
-DECISIVE = ("fine-tune", "feature kd", "logit-kd, weak", TODAY, CHOSEN)
+DECISIVE = ("fine-tune", "feature kd", "logit-kd, weak", HALFWAY, NO_TEACHERS, TODAY, CHOSEN)
 """What has ten seeds."""
 BESIDE_FEATURES = "crossed, 6C, feature kd 0.0003"
 LABELS, BOUNDED = f"{TODAY}, labels", f"{TODAY}, bounded by 0.25"
 WORTH: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    ((*PLAIN, *MEDIUM, *ALL, FAR), (HALFWAY, NO_TEACHERS)),
+    ((*PLAIN, *ALL, FAR), (f"{HALFWAY}, no knobs", f"{NO_TEACHERS}, no knobs")),
+    (FEW, tuple(VARIED)),
+    ((*OTHERS, TEXTS, REVIEWS), tuple(VARIED)[:2]),
     (PLAIN, (CHOSEN, *DECISIVE)),
     ((REVIEWS,), ("label smoothing", "fine-tune, no knobs")),
     (PLAIN, (LABELS,)),
@@ -449,12 +467,20 @@ def run_one(setting: Setting) -> dict[str, Any]:
         **values,
         "metric": next(iter(tuned.metrics["test"])),
         **({"found_rate": tuned.arguments.learning_rate} if METHODS[setting.method].get("no_knobs") else {}),
+        **({"followed": len(tuned.teachers)} if method is None else {}),
         "seconds": round(time.perf_counter() - start, 1),
     }
 
 
 def tuned_run(
-    case: Case, student: str, teachers: list[Any], method: str, learning_rate: float, *, seed: int, **options: Any
+    case: Case,
+    student: str,
+    teachers: list[Any],
+    method: str | None,
+    learning_rate: float,
+    *,
+    seed: int,
+    **options: Any,
 ) -> Any:
     """One run with what all have in common."""
     from hubscout.tuning import tune

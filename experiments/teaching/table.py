@@ -30,6 +30,10 @@ RECORDS = list(map(json.loads, (HERE / "results" / "runs.jsonl").read_text().spl
 CHOSEN = explore.choose(explore.whole(RECORDS, explore.FIFTH), explore.FIFTH)["default"]
 CHOSEN_VIEWS = explore.choose(RECORDS, explore.SECOND)["with views"]
 """What the fifth one chose, and the second one of what costs sixteen passes of the teachers."""
+HALFWAY = "crossed, 6C, bounded, halfway"
+"""What `tune` does."""
+NO_TEACHERS = "crossed, 6C, bounded, no teachers"
+"""And what its `method="b-tuning"` does where nobody teaches."""
 TODAY, BOUNDED = "crossed, 6C", "crossed, 6C, bounded by 0.25"
 """What the third and the fourth exploration chose, and the same with the bound that `tune` has."""
 TODAY_BEFORE, CHOSEN_BEFORE = "crossed, 3C", "crossed, 3C, answers 0.1"
@@ -43,6 +47,8 @@ NO_KNOBS = tuple(
     for name in dict.fromkeys(
         (
             "fine-tune",
+            HALFWAY,
+            NO_TEACHERS,
             "b-tuning",
             CHOSEN_SECOND,
             TODAY_BEFORE,
@@ -75,7 +81,7 @@ SIZES = {
     "CIFAR-10, MobileNetV2": {500: "cifar10-500", 1500: "cifar10-1500", 4500: "cifar10-all"},
 }
 DRAWN = {
-    TODAY: "#CC79A7",
+    HALFWAY: "#CC79A7",
     DEFAULT: "#0072B2",
     "feature kd": "#009E73",
     ZERO_MAPS: "#56B4E9",
@@ -102,6 +108,12 @@ METHODS = {
     "fine-tune": Method(False),
     "fine-tune, rate of b-tuning": Method(False),
     CHOSEN_VIEWS: Method(True, VIEWS),
+    HALFWAY: Method(True),
+    NO_TEACHERS: Method(False),
+    f"{HALFWAY}, uniform": Method(True),
+    f"{HALFWAY}, precision": Method(True),
+    f"{HALFWAY}, tuned teachers": Method(True, "1 + tuning three teachers"),
+    f"{HALFWAY}, untrained teachers": Method(True, control=True),
     TODAY: Method(True),
     CHOSEN: Method(True),
     BESIDE_FEATURES: Method(True),
@@ -210,7 +222,7 @@ def rivals(tests: Tests, case: str, method: str, *, baselines: bool = False) -> 
     same = [name for name in same if (case, name) in tests and name != method]
     if baselines:
         return [name for name in same if not name.startswith(OURS)]
-    return [name for name in same if name == LABELS or not name.startswith(family)]
+    return [name for name in same if name in (LABELS, NO_TEACHERS) or not name.startswith(family)]
 
 
 def verdict(gap: tuple[float, float]) -> str:
@@ -332,6 +344,8 @@ def main() -> None:
     header = ["case", "over fine-tuning", "best baseline", "over it", "", "baselines measured", "best other", "over it"]
     for method in dict.fromkeys(
         (
+            HALFWAY,
+            NO_TEACHERS,
             TODAY,
             LABELS,
             CHOSEN,
@@ -368,6 +382,8 @@ def main() -> None:
     lines += ["## The share of the gap to the tuned teacher", ""]
     lines += ["The best teacher by LogME, fine-tuned with the same search; – where it is not clearly ahead.", ""]
     shown = [
+        HALFWAY,
+        NO_TEACHERS,
         TODAY,
         LABELS,
         CHOSEN_VIEWS,
@@ -381,7 +397,7 @@ def main() -> None:
     lines += [*markdown(["case", "tuned teacher", "over the fine-tuned student", *shown], rows), ""]
     lines += ["## At equal learning rates", ""]
     lines += ["The runs of the searches, one seed, so that no choice of a rate is in it; points of test.", ""]
-    core = [TODAY, LABELS, DEFAULT, "feature kd", ZERO_MAPS, "logit-kd, weak"]
+    core = [HALFWAY, TODAY, LABELS, DEFAULT, "feature kd", ZERO_MAPS, "logit-kd, weak"]
     lines += [*markdown(["case", "rate", "fine-tuning", *core], at_equal_rates(core)), ""]
     lines += ["## What validation chose", ""]
     chosen = [
