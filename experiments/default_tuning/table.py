@@ -14,8 +14,10 @@ sys.path.insert(0, str(HERE.parent))
 import norms  # noqa: E402
 from outcomes import table as markdown  # noqa: E402
 
-EARLIER = "earlier defaults"
-"""Norms move in runs of more than 300 steps; a third, once and three times the default rate are tried."""
+FINE_TUNED, EARLIER, UNTAUGHT = "defaults", "earlier defaults", "b-tuning without teachers"
+"""Earlier: norms move in runs of more than 300 steps; a third, once and three times the default rate are tried."""
+LARGE = 2
+"""Points."""
 
 
 def main() -> None:
@@ -35,10 +37,10 @@ def main() -> None:
         length = f"{steps} steps" if steps else "20 passes over the train split, as without `--steps`"
         lines += [f"## {length}, {rows or 'all'} rows, {pixels} px", "", *table(found), ""]
         if not steps:
-            for variant in ("defaults", EARLIER):
+            for variant in (FINE_TUNED, UNTAUGHT, EARLIER):
                 if here := [record for record in found if record["variant"] == variant]:
                     lines += [f"### {variant.capitalize()}", "", *whole_sweep(here)]
-            lines += changes(found)
+            lines += changes(found, FINE_TUNED, UNTAUGHT) + changes(found, EARLIER, FINE_TUNED)
             continue
         lines += ["By model and set, points of validation reached over the probe:", "", *by_cell(found), ""]
     lines += ["## Norms that keep the statistics they came with, less norms that move", ""]
@@ -79,23 +81,30 @@ def whole_sweep(records: list[dict[str, Any]]) -> list[str]:
     return [*lines, "Learning rates that the search chose:", "", *markdown(["data", "rate", "cells"], chosen), ""]
 
 
-def changes(records: list[dict[str, Any]]) -> list[str]:
-    """What the defaults of today give over the earlier ones, on test, cell by cell."""
+def changes(records: list[dict[str, Any]], earlier: str, later: str) -> list[str]:
+    """What one variant gives over another, on test: by set, and cell by cell."""
     by_variant = {
         variant: {(r["model"], r["set_name"]): r for r in records if r["variant"] == variant and "reached" in r}
-        for variant in ("defaults", EARLIER)
+        for variant in (earlier, later)
     }
-    rows, gains = [], []
-    for cell, now in by_variant["defaults"].items():
-        if before := by_variant[EARLIER].get(cell):
-            gains.append(100 * (now["result"]["test"] - before["result"]["test"]))
+    rows, by_set = [], defaultdict(list)
+    for cell, now in by_variant[later].items():
+        if before := by_variant[earlier].get(cell):
+            gain = 100 * (now["result"]["test"] - before["result"]["test"])
+            by_set[cell[1]].append(gain)
             rates = f"{before['learning_rate']:g} → {now['learning_rate']:g}"
             values = (f"{100 * r['result']['test']:.1f}" for r in (before, now))
-            rows.append([*cell, *values, f"{gains[-1]:+.1f}", rates])
+            rows.append([*cell, *values, f"{gain:+.1f}", rates])
     if not rows:
         return []
-    head = f"Against the earlier defaults: {fmean(gains):+.1f} points of test in the mean of {len(gains)} cells."
-    return [head, "", *markdown(["model", "set", "earlier", "now", "points", "rate"], rows), ""]
+    gains = [gain for found in by_set.values() for gain in found]
+    lost, won = (sum(sign * gain >= LARGE for gain in gains) for sign in (-1, 1))
+    head = f"### {later.capitalize()} over {earlier}"
+    text = f"{fmean(gains):+.1f} points of test in the mean of {len(gains)} cells; "
+    text += f"{won} gain {LARGE} or more, {lost} lose them."
+    sets = [[name, str(len(found)), f"{fmean(found):+.2f}"] for name, found in by_set.items()]
+    lines = [head, "", text, "", *markdown(["set", "cells", "points"], sets), ""]
+    return [*lines, *markdown(["model", "set", "before", "after", "points", "rate"], rows), ""]
 
 
 def result_over_probe(record: dict[str, Any]) -> float | str:
