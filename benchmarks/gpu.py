@@ -6,7 +6,7 @@
     python benchmarks/gpu.py passes         # `rank` of a ResNet-50 on 50,000 small images beside bare forward passes
     python benchmarks/gpu.py spectrum       # the eigenproblem of the evidence alone, in both number formats
     python benchmarks/gpu.py hub            # `rank` of seventeen networks on 2,936 JPEG files of 128 pixels
-    python benchmarks/gpu.py hub --models 'timm/mobilenetv3*' @models.txt
+    python benchmarks/gpu.py hub --models 'timm/mobilenetv3*' @models.txt --workers 1 4
 
 Networks have random weights, unless `hub` is told which to take; images are made up: neither changes the time, but that
 weights which are drawn at random are not read. `--device cpu` and few `--samples` try it without a GPU.
@@ -222,7 +222,7 @@ def spectrum(dim: int, device: str) -> None:
         print(f"{name:36}{1000 * min(timed(each, device) for _ in range(4)):8.1f} ms", flush=True)
 
 
-def hub(samples: int, models: list[str], device: str) -> None:
+def hub(samples: int, models: list[str], device: str, workers: list[int]) -> None:
     """The command in a process of its own; then the first and a later ranking of one process, and their steps."""
     import subprocess
     import sys
@@ -239,9 +239,12 @@ def hub(samples: int, models: list[str], device: str) -> None:
         write_images(data, samples * 10 // 7)
         given = [part for name in names for part in ("-m", name)]
         command = [sys.executable, "-m", "hubscout", "rank", str(data), *given, "--device", device, "--no-cache"]
-        began = time.perf_counter()
-        subprocess.run([*command, "--out", str(out)], check=True)
-        print(f"with the start of the process: {time.perf_counter() - began:.2f} s", flush=True)
+        for count in workers:
+            beside = [] if count == 1 else ["--workers", str(count)]
+            began = time.perf_counter()
+            subprocess.run([*command, *beside, "--out", f"{out}-{count}"], check=True)
+            seconds = time.perf_counter() - began
+            print(f"with the start of the process, --workers {count}: {seconds:.2f} s", flush=True)
 
         for label, profile in (("first", True), ("second", False), ("third", True)):
             began = time.perf_counter()
@@ -261,6 +264,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--models", nargs="*", default=[], help="of `hub`: as `hubscout rank -m` takes them, or @FILE")
+    parser.add_argument("--workers", nargs="*", type=int, default=[1], help="of `hub`: processes of the command")
     given = parser.parse_args()
     if given.part == "layouts":
         layouts(given.samples or 256, given.device)
@@ -273,7 +277,7 @@ def main() -> None:
     elif given.part == "spectrum":
         spectrum(given.samples or 2048, given.device)
     else:
-        hub(given.samples or 2936, given.models, given.device)
+        hub(given.samples or 2936, given.models, given.device, given.workers)
 
 
 if __name__ == "__main__":
