@@ -228,6 +228,10 @@ class RunError(HubscoutError):
     """A saved run cannot be read: missing files, another version, or another kind of run."""
 
 
+class OtherRunError(CheckpointError, RunError, InputError):
+    """A folder holds another run than the one that was asked for, which is left as it is."""
+
+
 class InterruptedRunError(HubscoutError):
     """Ctrl-C: what was finished is kept, and this says where."""
 

@@ -178,7 +178,7 @@ def test_other_models_are_added_to_the_run_folder(hubscout: Run, images: Path, z
     assert "1 finished model is there already" in second.stderr
     assert {row.identifier for row in Ranking.load(run)} == {f"{zoo}:red", f"{zoo}:colours"}
     other = hubscout("rank", images, "-m", f"{zoo}:colours", "--metrics", "knn", "--out", run, "--no-cache")
-    assert other.exit_code == 1
+    assert other.exit_code == 2
     assert "metrics is ['logme'] there and ['knn'] here" in other.stderr
     assert "--overwrite" in other.stderr
     assert len(Ranking.load(run)) == 2

@@ -194,6 +194,8 @@ IGNORED = [
     (*TUNE, "--method", "fine-tune", "--teachers", "timm/a", "--method fine-tune has no teachers: leave --teachers"),
     (*TUNE, "--method", "fine-tune", "--trade-off", "2", "--trade-off is for --teachers"),
     (*TUNE, "--top", "2", "--top is for --teachers"),
+    (*TUNE, "--set", "label_share=0.2", "label_share=0.2 is for runs with teachers: give --teachers"),
+    (*TUNE, "--method", "fine-tune", "--set", "posterior_folds=3", "is for method 'b-tuning': leave it out"),
     (*TUNE, "--seeds", "2", "--seeds is for --method all"),
     (*TUNE, "--engine", "ray", "--engine is for --method all"),
     (*TUNE, "--teachers", "timm/a", "--method", "all", "--onnx", "--onnx is for a single method"),

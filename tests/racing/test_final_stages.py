@@ -22,6 +22,7 @@ from hubscout.racing.final_stages import FinalStages
 from hubscout.racing.finishing import Finish
 from hubscout.racing.floor import FitProbe, Floor
 from hubscout.racing.rungs import Pace
+from hubscout.report.saved_run import open_run
 from hubscout.runs.events import Raced
 from hubscout.runs.race_record import read_race
 from hubscout.tasks import Task
@@ -297,6 +298,7 @@ def test_one_that_has_won_is_the_winner(task: Task, networks: Path, tmp_path: Pa
     assert found.deployed is found.tuned
     assert any("nobody teaches it" in note for note in found.notes)
     assert Tuned.load(tmp_path / "run" / "deployed", allow_code=True).model == big
+    assert [run.name for run in open_run(tmp_path / "run").tuning] == ["winner"]  # on the page it is one run
 
 
 def test_a_stop_in_the_middle_of_teaching_costs_nothing_that_was_done(

@@ -17,6 +17,8 @@ from hubscout.engines import LocalEngine
 from hubscout.engines.job import forget
 from hubscout.errors import InputError, InterruptedRunError, RunError, TaskError
 from hubscout.racing import race
+from hubscout.racing.arms import LONGEST_FAILURE, Arm, failed_look
+from hubscout.racing.rungs import Rung
 from hubscout.ranking import rank
 from hubscout.runs.events import Raced, Started
 from hubscout.tasks import Split, Task
@@ -98,7 +100,19 @@ def test_a_model_that_breaks_down_is_out_and_the_race_goes_on(task: Task, networ
     models = names(networks, "broken=true", "width=32")
     found = race(task, models, out=tmp_path / "run", **QUICK)
     assert found.winner.model == models[1]
-    assert "DivergedError" in found.order[-1].failure
+    failure = found.order[-1].failure
+    assert failure.startswith("DivergedError: ")
+    assert failure.endswith(".")
+    assert "trade_off" not in failure
+
+
+def test_the_reason_of_a_failure_ends_with_a_word() -> None:
+    arm, rung = Arm("a", 0.1), Rung(0, 8, 10)
+    whole = failed_look(arm, rung, 1.0, ValueError("words\nand words"))
+    assert whole.failure == "ValueError: words and words"
+    cut = failed_look(arm, rung, 1.0, ValueError("many words " * 100)).failure
+    assert len(cut) <= len("ValueError: ") + LONGEST_FAILURE
+    assert cut.endswith((" many …", " words …"))
 
 
 @pytest.mark.slow

@@ -88,7 +88,7 @@ def test_tune_then_predict(folder, tmp_path):
     assert all(record["prediction"] in ("blue", "green", "red") for record in found)
     assert all(len(record["probabilities"]) == 2 for record in found)
     assert "prediction" in run("predict", out, folder / "test", "--allow-code").stdout
-    other = run("tune", folder, *TAUGHT, "--out", out, *QUICK, "--seed", "3", status=1).output
+    other = run("tune", folder, *TAUGHT, "--out", out, *QUICK, "--seed", "3", status=2).output
     assert "--seed was 0 and is 3" in other
     assert "overwrite it (--overwrite)" in other
     again = run("tune", folder, *TAUGHT, "--out", out, "--resume", "--json", *QUICK)

@@ -220,6 +220,17 @@ def test_where_there_is_no_time_for_the_whole_linear_probe_it_is_fitted_on_some_
     assert tuned.metric("validation").value > 0.9 * next(iter(best.values()))
 
 
+def test_a_linear_probe_that_was_not_trained_says_nothing_of_what_it_would_have_followed(tmp_path):
+    task = make_task(n=4800)
+    options = {**OPTIONS, "method": "b-tuning", "learning_rate": None, "cache": tmp_path}
+    trained = tune(task, heavy(0.02), steps=1, linear_probe=True, **options)
+    assert [note for note in trained.notes if "follows the labels" in note]
+    tuned = tune(task, heavy(0.02), budget=3, **options)
+    assert tuned.steps == 0
+    assert tuned.method == "b-tuning"
+    assert not [note for note in tuned.notes if "follows the labels" in note]
+
+
 @pytest.mark.parametrize("kind", ["classification", "multilabel", "regression"])
 def test_where_there_is_no_time_for_training_the_result_is_a_linear_probe(kind, tmp_path):
     """A step takes 1 s, validation 0.7 s and a pass over train 96 s: 12 s are for a few steps, which teach nothing."""

@@ -122,7 +122,7 @@ def tune(
     from hubscout.features import FeatureCache
     from hubscout.optional import require_onnx
     from hubscout.tuning.arguments import TuningArguments
-    from hubscout.tuning.choices import FOLLOWS_LABELS, check_choices
+    from hubscout.tuning.choices import FOLLOWS_LABELS, check_choices, check_heeded
 
     chosen: dict[str, Any] = {**options.given(training), **read_settings(settings or [])}
     arguments = TuningArguments.of(**chosen)
@@ -138,6 +138,8 @@ def tune(
         raise InputError("--method all compares methods that learn from teachers: give --teachers.")
     checked = FOLLOWS_LABELS if method in (None, "all") else method
     check_choices(model, teachers, checked, arguments, out, **vars(existing))
+    if method != "all":
+        check_heeded(arguments, method, teachers)
     where = options.Engine(engine or "local", address)
     engine_options = where.options()
     chosen["cache"] = None if keep.no_cache else FeatureCache(keep.cache)

@@ -6,12 +6,13 @@ import math
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hubscout.engines.job import remembered
-from hubscout.errors import InterruptedRunError, one_line
+from hubscout.errors import DivergedError, InterruptedRunError, one_line
 from hubscout.hubs import Identifier
 from hubscout.racing.race_journal import BEST
 from hubscout.racing.rungs import Pace, Rung
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from hubscout.tuning import Tuned, TuningArguments
     from hubscout.tuning.single_run import SingleRun
 
+LONGEST_FAILURE = 300
+"""Characters of a reason why an arm could not be trained."""
 LIVE = "race-arm"
 LIVE_ARMS = 4
 """Arms that stay in memory between rungs; others go on from their checkpoint, to the same result."""
@@ -191,7 +194,8 @@ class Speed:
 
 def failed_look(arm: Arm, rung: Rung, seconds: float, error: Exception) -> Look:
     """What is seen of an arm that could not be trained: why."""
-    failure = f"{type(error).__name__}: {one_line(error)[:300]}"
+    told = error.what if isinstance(error, DivergedError) else one_line(error)  # its advice is for `tune`
+    failure = f"{type(error).__name__}: {shorten(told, LONGEST_FAILURE, placeholder=' …')}"
     return Look(arm=arm, rung=rung.number, steps=rung.steps, seconds=seconds, failure=failure)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hubscout.credentials import strip_credentials
-from hubscout.errors import RunError
+from hubscout.errors import OtherRunError, RunError
 from hubscout.racing.rungs import Clock, Field, Pace, Rung
 from hubscout.runs.events import Observer, Raced
 from hubscout.runs.files import append_line, read_lines
@@ -82,7 +82,7 @@ class RaceJournal:
         found = found if isinstance(found, dict) and isinstance(found.get("models"), list) else {"models": []}
         same = {**found, "models": []} == {**wanted, "models": []}
         if not same or any(model not in wanted["models"] for model in found["models"]):
-            raise RunError(
+            raise OtherRunError(
                 f"{self.folder} holds another race (other data, models or arguments): choose another folder, or "
                 "overwrite it (overwrite=True, --overwrite)."
             )

@@ -131,7 +131,7 @@ def race(
 
     Raises:
         InputError: no model is left to race.
-        RunError: `out` holds another race.
+        OtherRunError: `out` holds another race.
         InterruptedRunError: Ctrl-C; the best so far is in `out`/winner.
 
     Example:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hubscout.errors import RunError
+from hubscout.errors import OtherRunError, RunError
 from hubscout.runs.events import Advanced, Event, Observer, Started
 from hubscout.runs.files import append_line, uninterrupted, why_not_written
 from hubscout.runs.profiler import step
@@ -60,7 +60,7 @@ class Journal:
             raise RunError(f"{error} {_WAY_OUT}") from error
         different = differences(earlier, task, settings)
         if different:
-            raise RunError(f"{self.folder} holds another ranking ({'; '.join(different)}). {_WAY_OUT}")
+            raise OtherRunError(f"{self.folder} holds another ranking ({'; '.join(different)}). {_WAY_OUT}")
         return earlier
 
     def there(self) -> Ranking | None:

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hubscout.errors import InterruptedRunError, ModalityError, OverLimitError, RunError, TaskError, one_line
+from hubscout.errors import (
+    InterruptedRunError,
+    ModalityError,
+    OtherRunError,
+    OverLimitError,
+    RunError,
+    TaskError,
+    one_line,
+)
 from hubscout.ranking.assess import Settings
 from hubscout.ranking.candidates import Candidate, still_holds
 from hubscout.ranking.journal import Journal
@@ -84,7 +92,7 @@ class RankingRun:
             elif earlier.complete and there and wanted <= {*there, *(failed := self._not_again(earlier))}:
                 self.rows, self.stages, self.failures = there, list(earlier.stages), failed
             elif others := sorted(set(there) - wanted):
-                raise RunError(
+                raise OtherRunError(
                     f"{self.journal.folder} holds a ranking on growing subsets, in which models are given up by "
                     f"comparison with each other: name those that are there as well ({', '.join(others)}), choose "
                     "another folder, or overwrite it (overwrite=True, --overwrite)."

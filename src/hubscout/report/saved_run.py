@@ -179,7 +179,9 @@ def open_run(
     ranked = path if race is None else path / RACE_EVIDENCE
     ranking = load_ranking(ranked) if ranked.is_file() or os.path.lexists(ranked / RANKING) else None
     if race is not None:
-        made = [path / name for name in ((RACE_WINNER, RACE_DEPLOYED) if race.deploy else (RACE_WINNER,))]
+        # A model to deploy that has won is there twice, and is one run.
+        taught = race.deploy and (race.final is None or race.final.model != race.deploy)
+        made = [path / name for name in ((RACE_WINNER, RACE_DEPLOYED) if taught else (RACE_WINNER,))]
         runs = [run for place in made if place.is_dir() for run in find_tuning_runs(place)]
     else:
         runs = find_tuning_runs(home) if path.is_dir() else []

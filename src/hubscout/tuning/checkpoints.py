@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hubscout.errors import CheckpointError, TuningError, first_line
+from hubscout.errors import CheckpointError, OtherRunError, TuningError, first_line
 from hubscout.runs.files import temporary_file, uninterrupted, why_not_written
 
 _FORMAT = 3
@@ -147,7 +147,7 @@ class Checkpoints:
             if found.get(name) != wanted.get(name)
         ]
         if differing:
-            raise CheckpointError(
+            raise OtherRunError(
                 f"{path} belongs to another run: {'; '.join(differing)}. Give the same arguments to resume it, or "
                 "another folder, or overwrite it (overwrite=True, --overwrite)."
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,18 @@ USES_TEACHERS = {
 """The methods of hubscout itself, known without importing them."""
 FOLLOWS_LABELS = "b-tuning"
 """The one that has something to follow where nobody teaches."""
+_DISTILS_ANSWERS = ("distill-weighted", "logit-kd")
+HEEDED_BY = {
+    "feature_trade_off": ("b-tuning", *_DISTILS_ANSWERS),
+    "kd_temperature": _DISTILS_ANSWERS,
+    "label_share": ("b-tuning",),
+    "posterior_folds": ("b-tuning",),
+    "zoo_lite": ("zoo",),
+    "zoo_start": ("zoo",),
+}
+"""Arguments that only some of the methods of hubscout heed."""
+FOR_TEACHERS = {*HEEDED_BY, "teacher_targets", "teacher_views", "teacher_weights", "temperature"} - {"posterior_folds"}
+"""Arguments that say nothing where nobody teaches."""
 
 
 def check_choices(
@@ -55,6 +68,33 @@ def check_choices(
         check_identifier(model)
     check_device(arguments.device)
     check_folder(folder, f"{CHECKPOINTS}/step-*.pt", resume=resume, overwrite=overwrite)
+
+
+def check_heeded(arguments: TuningArguments, method: str | None, teachers: Any) -> None:
+    """Refuse arguments that this method, or a run without teachers, would not heed. None: the method is open."""
+    if method is not None and method not in USES_TEACHERS:
+        return  # a plug-in heeds what it likes
+    for name in sorted(FOR_TEACHERS | HEEDED_BY.keys()):
+        value = getattr(arguments, name)
+        if value == getattr(type(arguments), name):
+            continue
+        methods = HEEDED_BY.get(name, USES_TEACHERS)
+        if not teachers and name in FOR_TEACHERS:
+            raise InputError(f"{name}={value!r} is for runs with teachers: give teachers=..., or leave it out.")
+        if (method or FOLLOWS_LABELS) in USES_TEACHERS.keys() - {*methods}:
+            raise InputError(f"{name}={value!r} is for method {' or '.join(map(repr, methods))}: leave it out.")
+
+
+def heeded(options: Mapping[str, Any], method: str) -> dict[str, Any]:
+    """Of the options of several methods those that this one heeds.
+
+    >>> heeded({"label_share": 0.0, "zoo_lite": True, "epochs": 3}, "zoo")
+    {'zoo_lite': True, 'epochs': 3}
+    """
+    known = USES_TEACHERS.keys()
+    alone = set() if USES_TEACHERS.get(method, True) else FOR_TEACHERS
+    skipped = {name for name, methods in HEEDED_BY.items() if method in known - {*methods}} | alone
+    return {name: value for name, value in options.items() if name not in skipped}
 
 
 def _uses_teachers(method: str) -> bool:

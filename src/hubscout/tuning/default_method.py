@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hubscout.errors import CheckpointError
+from hubscout.errors import OtherRunError
 from hubscout.metric_texts import metric_text
 from hubscout.runs.tuning_record import Probe
 from hubscout.tasks.kinds import kind_of
@@ -131,7 +131,7 @@ def try_without_teachers(run: SingleRun) -> Untaught | None:
 def check_left_teachers(run: SingleRun, stood: Mapping[str, Any]) -> None:
     """Refuse to go on with a run whose checkpoint says that it left its teachers, where somebody asks for them now."""
     if stood.get("left_teachers") and not run.method_is_open:
-        raise CheckpointError(
+        raise OtherRunError(
             f"{run.folder} holds a run that has left its teachers, as a short run without them said, since nobody had "
             f"asked for a method. To follow them by {run.method_asked}, give another folder, or overwrite it "
             "(overwrite=True, --overwrite); to go on with it, give no method."

@@ -321,9 +321,10 @@ class Loop:
             self.network.load_state_dict(self.average.average)
 
     def _diverged(self, step: int, what: str) -> None:
+        lower = "learning_rate or trade_off" if getattr(self.network.method, "trade_off", 0) else "learning_rate"
         raise DivergedError(
             f"At step {step + 1} (epoch {step / self.plan.batches_per_epoch:.1f}) {what}.",
-            f"{self._last_checkpoint()} Lower learning_rate or trade_off, or set gradient_clip or warmup.",
+            f"{self._last_checkpoint()} Lower {lower}, or set gradient_clip or warmup.",
         )
 
     def _last_checkpoint(self) -> str:

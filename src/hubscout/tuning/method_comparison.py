@@ -19,6 +19,7 @@ from hubscout.runs.run_folder import TRIALS, check_folder
 from hubscout.runs.tuning_record import write_tuning
 from hubscout.tasks.task_metrics import primary
 from hubscout.text_table import text_table
+from hubscout.tuning.choices import heeded
 from hubscout.tuning.methods import METHODS
 from hubscout.tuning.readable import read_through
 from hubscout.tuning.trials import TrialJournal, trial_runner
@@ -144,7 +145,7 @@ def compare(
 
     Raises:
         InputError: no method or no seed was given.
-        RunError: `out` holds runs of another comparison.
+        OtherRunError: `out` holds runs of another comparison.
         TuningError: no method could run.
 
     Example:
@@ -199,7 +200,7 @@ def _run(
     from hubscout.tuning.tuning_run import tune
 
     started = time.perf_counter()
-    settings = {"bootstrap_resamples": 1, "progress": False, **options, "seed": seed}
+    settings = {"bootstrap_resamples": 1, "progress": False, **heeded(options, method), "seed": seed}
     tuned = tune(sent.open(), model, teachers if METHODS[method].uses_teachers else (), method, **settings)
     seconds = time.perf_counter() - started
     validation, test = tuned.metric("validation").value, tuned.metric("test").value

@@ -129,7 +129,7 @@ def reference(
 
     Raises:
         InputError: what is searched over is among the options.
-        RunError: `out` holds trials of another search.
+        OtherRunError: `out` holds trials of another search.
         TuningError: no trial finished.
 
     Example:

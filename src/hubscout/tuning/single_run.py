@@ -270,12 +270,16 @@ class SingleRun:
 
     def leave_teachers(self) -> None:
         """Go on with fine-tuning, from the first step."""
-        self.notes = [note for note in self.notes if note not in self.method.notes]  # on who teaches
+        self.forget_method_notes()
         self.keep_teachers([], "fine-tune")
         self.loop.follow(self.method)
         self.left_teachers = True
         self.loop.train_state.probes.pop("teacher")
         self._keep_method()
+
+    def forget_method_notes(self) -> None:
+        """Say nothing of who teaches in the result: nobody does any more, or nothing is trained."""
+        self.notes = [note for note in self.notes if note not in self.method.notes]
 
     def _build(self, loss: TaskLoss, rows: Rows) -> Network:
         """Head, method and network, without teachers that are too slow for the budget."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from hubscout.credentials import strip_credentials
 from hubscout.engines import Engine, Job, JobResult, report
 from hubscout.engines.engine import running_engine
-from hubscout.errors import RunError
+from hubscout.errors import OtherRunError, RunError
 from hubscout.ranking.jobs import TaskReference
 from hubscout.runs.events import Message, Validated, metrics_text
 from hubscout.runs.files import append_line, read_lines
@@ -52,7 +52,7 @@ class TrialJournal(Generic[Trial]):
         except (KeyError, TypeError) as error:
             raise RunError(f"{self.path}, trial {number}, is no trial: {error}.") from error
         if run != self.identity:
-            raise RunError(
+            raise OtherRunError(
                 f"{self.path} holds trials of another {self.purpose} ({run}, now {self.identity}): give another folder."
             )
         return trial

@@ -29,7 +29,7 @@ from hubscout.tuning.arguments import TuningArguments, check_names
 from hubscout.tuning.baselines import guess_metric, measure_probes, not_told_from_guessing, worse_than_guessing
 from hubscout.tuning.batches import MODEL
 from hubscout.tuning.checkpoints import is_whole
-from hubscout.tuning.choices import check_choices
+from hubscout.tuning.choices import FOLLOWS_LABELS, check_choices, check_heeded
 from hubscout.tuning.companions import merge_adapters
 from hubscout.tuning.default_method import check_left_teachers, may_be_passed, try_without_teachers, weighs_teachers
 from hubscout.tuning.evaluator import details
@@ -102,7 +102,7 @@ def tune(
         TaskError: labels that the train split does not have, samples that cannot be read.
         DivergedError: the loss became NaN or far larger than that of the null model, at the first learning rate and
             at all lower ones that `restarts` allows; the last good checkpoint is kept.
-        CheckpointError: `out` holds a checkpoint of another run.
+        OtherRunError: `out` holds another run.
 
     Example:
         `tune("flowers/", "timm/resnet18.a1_in1k", teachers=ranking.top(3), epochs=10, out="my-model")`
@@ -113,7 +113,8 @@ def tune(
     chosen = arguments.replace(**options) if arguments is not None else TuningArguments.of(**options)
     if isinstance(teachers, str | Backbone) or is_model(teachers):
         teachers = (teachers,)
-    method_is_open, method = method is None, method or "b-tuning"
+    check_heeded(chosen, method, teachers)
+    method_is_open, method = method is None, method or FOLLOWS_LABELS
     folder = Path(out) if out is not None else None
     check_choices(model, teachers, method, chosen, folder, resume=resume, overwrite=overwrite)
     task = open_task(task)
@@ -223,11 +224,14 @@ def _execute(run: SingleRun, *, resume: bool) -> Tuned:
         limit = plan_time(run, float(asked.budget), searches=searches, probes=probes)
         if limit is None:
             loop.write_checkpoint()  # by which it is known as finished
+            run.forget_method_notes()
             return finish(run)
     run.frozen_features.forget()
     if searches and (short := steps_per_rate(loop.steps)):
         first = " The first is tried without teachers, too." if weighs_teachers(run) else ""
-        run.observer(Message("", f"No learning rate was given: {TRIALS} are tried for {short} steps each.{first}"))
+        run.observer(
+            Message("", f"No learning rate was given: {TRIALS} or {TRIALS + 1} are tried, {short} steps each.{first}")
+        )
         if limit is not None:
             loop.deadline = (time.perf_counter() + limit[0]) / 2  # most of the time is for the run itself
         run.go_on_at(search_rate(run, try_without_teachers(run)))
