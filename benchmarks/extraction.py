@@ -3,7 +3,7 @@
     python benchmarks/extraction.py                     # everything, about ten minutes on two quiet cores
     python benchmarks/extraction.py images --samples 256
     python benchmarks/extraction.py text --texts reviews.csv
-    python benchmarks/extraction.py accelerate          # ONNX Runtime against torch, five minutes on two quiet cores
+    python benchmarks/extraction.py accelerate          # ONNX Runtime and OpenVINO against torch, about ten minutes
     python benchmarks/extraction.py images --json
 
 images: `rank` on a folder of JPEG files against bare forward passes of the same network (ResNet-50, random weights: the
@@ -12,11 +12,11 @@ images: `rank` on a folder of JPEG files against bare forward passes of the same
 text:   `rank` in torch, `rank` as it comes (in ONNX Runtime where that is installed and pays) and transformer-ranker on
         one encoder, with the same texts and labels, each in a process of its own: seconds after the imports, peak
         memory, and what a second metric costs.
-accelerate: `rank` with `accelerate="onnxruntime"` against two others, end to end, with loading, exporting, checking and
-        decoding, taking turns: three convolutional networks over JPEG files, and a text encoder. The others are `rank`
-        with `accelerate="off"` and plain eager passes: load, decode, collate, run (channels-last), without a score, as
-        anybody would write it. Beside the times, how far the two LogME scores are apart, and from how many samples on
-        the export has paid for itself.
+accelerate: `rank` in ONNX Runtime and in OpenVINO, as far as they are installed, against two others, end to end, with
+        loading, exporting, checking and decoding, taking turns: three convolutional networks over JPEG files, and a
+        text encoder. The others are `rank` with `accelerate="off"` and plain eager passes: load, decode, collate, run
+        (channels-last), without a score, as anybody would write it. Beside the times, how far the LogME scores are
+        apart, and from how many samples on the export has paid for itself.
 
 Only ratios of one run mean anything.
 """
@@ -197,7 +197,7 @@ def read_texts(path: str | None, count: int) -> tuple[list[str], list[int]]:
 
 
 def measure_acceleration(samples: int, texts: int, repeats: int, models: Sequence[str]) -> dict[str, Any]:
-    """`rank` in ONNX Runtime and in torch, taking turns, for each model."""
+    """`rank` in every runtime and in torch, taking turns, for each model."""
     import torch
 
     from hubscout.tasks import Split, Task, open_task
@@ -245,6 +245,7 @@ def plain_passes(model: str, task: Any) -> None:
 def measure_one_acceleration(model: str, task: Any, repeats: int) -> dict[str, Any]:
     import torch
 
+    from hubscout.features.options import installed_runtimes
     from hubscout.ranking import rank
 
     scores: dict[str, float] = {}
@@ -260,7 +261,8 @@ def measure_one_acceleration(model: str, task: Any, repeats: int) -> dict[str, A
         assert not any("going on with torch" in note for note in ranking[0].notes), ranking[0].notes
         scores[way] = ranking[0].score
 
-    ways = ("plain", "off", "onnxruntime")
+    runtimes = installed_runtimes()
+    ways = ("plain", "off", *runtimes)
     costs: dict[str, list[Cost]] = {way: [] for way in ways}
     few: dict[str, list[Cost]] = {way: [] for way in ways}
     for way in ways:  # the first pass of a process is slow for reasons of its own
@@ -276,16 +278,20 @@ def measure_one_acceleration(model: str, task: Any, repeats: int) -> dict[str, A
         whole[way], less = best(costs[way]), best(few[way]).cpu_seconds
         slope[way] = (whole[way].cpu_seconds - less) / (n - m)
         start[way] = less - m * slope[way]
-    graph = whole["onnxruntime"]
     return {
         "samples": n,
         "costs": {way: asdict(cost) for way, cost in whole.items()},
         "cpu_seconds_per_sample": slope,
-        "speed_ratio": {way: whole[way].seconds / graph.seconds for way in ways},
-        "cpu_speed_ratio": {way: whole[way].cpu_seconds / graph.cpu_seconds for way in ways},
-        "cpu_speed_ratio_of_many": {way: slope[way] / slope["onnxruntime"] for way in ways},
-        "pays_from": (start["onnxruntime"] - start["off"]) / (slope["off"] - slope["onnxruntime"]),
-        "score_difference": abs(scores["off"] - scores["onnxruntime"]),
+        "runtimes": {
+            runtime: {
+                "speed_ratio": {way: whole[way].seconds / whole[runtime].seconds for way in ways},
+                "cpu_speed_ratio": {way: whole[way].cpu_seconds / whole[runtime].cpu_seconds for way in ways},
+                "cpu_speed_ratio_of_many": {way: slope[way] / slope[runtime] for way in ways},
+                "pays_from": (start[runtime] - start["off"]) / (slope["off"] - slope[runtime]),
+                "score_difference": abs(scores["off"] - scores[runtime]),
+            }
+            for runtime in runtimes
+        },
     }
 
 
@@ -408,17 +414,17 @@ def lines(part: str, found: dict[str, Any]) -> Iterator[str]:
         yield f"  statistics + score  {found['scoring_share']:.1%} of the extraction"
         return
     if part == "accelerate":
-        yield f"rank in ONNX Runtime, {found['threads']} threads"
-        for model, one in found["models"].items():
+        yield f"rank in other runtimes, {found['threads']} threads"
+        for model, measured in found["models"].items():
             name = ENCODER_PACKAGE if model.startswith("file:") else model.rpartition("=")[2]
-            yield f"  {name}: {one['samples']} samples"
-            for way, label in (("plain", "plain eager passes"), ("off", "rank in torch")):
-                wall, cpu, many = (
-                    one[key][way] for key in ("speed_ratio", "cpu_speed_ratio", "cpu_speed_ratio_of_many")
-                )
-                yield f"    to {label:18} {wall:.2f} times as fast, {cpu:.2f} by CPU time, {many:.2f} per more sample"
-            yield f"    pays from           {one['pays_from']:.0f} samples"
-            yield f"    LogME differs by    {one['score_difference']:.1e} nats"
+            for runtime, one in measured["runtimes"].items():
+                yield f"  {name} in {runtime}: {measured['samples']} samples"
+                for way, label in (("plain", "plain eager passes"), ("off", "rank in torch")):
+                    keys = ("speed_ratio", "cpu_speed_ratio", "cpu_speed_ratio_of_many")
+                    wall, cpu, many = (f"{one[key][way]:.2f}" for key in keys)
+                    yield f"    to {label:18} {wall} times as fast, {cpu} by CPU time, {many} per more sample"
+                yield f"    pays from           {one['pays_from']:.0f} samples"
+                yield f"    LogME differs by    {one['score_difference']:.1e} nats"
         return
     yield f"{found['texts']} texts, {ENCODER_PACKAGE}, LogME; processor seconds after the imports"
     for name in (*RANKED, PEER):

@@ -15,12 +15,19 @@ from hubscout.hubs import Batch, Output, load, prepare_torchvision
 from hubscout.tasks import Split, Task
 
 pytest.importorskip("onnxruntime")
+RUNTIMES = ["onnxruntime", "openvino"]
 
 WORDS = ["a", "b", "cat", "sat", "on", "the", "mat", "dog", "ran", "far"]
 
 
-def accelerated(backbone: Any, task: Task, **options: Any) -> Any:
-    return extract(backbone, task, device="cpu", accelerate="onnxruntime", **options)
+@pytest.fixture(params=RUNTIMES)
+def runtime(request: pytest.FixtureRequest) -> str:
+    pytest.importorskip(request.param)
+    return request.param
+
+
+def accelerated(backbone: Any, task: Task, runtime: str = "onnxruntime", **options: Any) -> Any:
+    return extract(backbone, task, device="cpu", accelerate=runtime, **options)
 
 
 def assert_same(one: Any, other: Any) -> None:
@@ -32,19 +39,21 @@ def assert_same(one: Any, other: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["classification", "multilabel", "regression"])
-def test_features_logits_and_layers_are_those_of_torch(make_backbone: Any, make_image_task: Any, kind: str) -> None:
+def test_features_logits_and_layers_are_those_of_torch(
+    make_backbone: Any, make_image_task: Any, kind: str, runtime: str
+) -> None:
     task = make_image_task(kind=kind)
     exact = extract(make_backbone(), task, device="cpu", accelerate="off", layers="all")
     backbone = make_backbone()
-    found = accelerated(backbone, task, layers="all")
-    assert (exact.backend, found.backend) == ("torch", "onnxruntime")
+    found = accelerated(backbone, task, runtime, layers="all")
+    assert (exact.backend, found.backend) == ("torch", runtime)
     assert found.messages == ()
     assert_same(found, exact)
     np.testing.assert_allclose(found.logits, exact.logits, rtol=1e-3, atol=1e-5)
     assert sum(backbone.batches) < 2 * _CHECKED_SAMPLES, "torch runs for the export and the check alone"
 
 
-def test_layers_may_be_called_as_outputs_are(make_backbone: Any, task: Task) -> None:
+def test_layers_may_be_called_as_outputs_are(make_backbone: Any, task: Task, runtime: str) -> None:
     class Named(make_backbone):  # type: ignore[misc]
         layer_names = ("features", "logits")
 
@@ -53,8 +62,8 @@ def test_layers_may_be_called_as_outputs_are(make_backbone: Any, task: Task) -> 
             tapped = {"features": found.layers["stem"], "logits": found.features * 2}
             return Output(found.features, found.logits, {name: tapped[name] for name in layers})
 
-    found = accelerated(Named(), task, layers="all")
-    assert found.backend == "onnxruntime", found.messages
+    found = accelerated(Named(), task, runtime, layers="all")
+    assert found.backend == runtime, found.messages
     assert_same(found, extract(Named(), task, device="cpu", accelerate="off", layers="all"))
 
 
@@ -92,17 +101,17 @@ def text_task(modality: str, lengths: Any = (3, 20), n: int = 60) -> Task:
 
 @pytest.mark.parametrize("options", ["", "?pairs=siamese", "?pooling=last", "?pooling=max", "?words=mean"])
 @pytest.mark.parametrize("modality", ["text", "text-pair", "tokens"])
-def test_texts_of_all_lengths_give_the_features_of_torch(bert: str, modality: str, options: str) -> None:
+def test_texts_of_all_lengths_give_the_features_of_torch(bert: str, modality: str, options: str, runtime: str) -> None:
     task = text_task(modality)
     exact, found = (
         extract(load(bert + options), task, device="cpu", batch_size=7, layers=("all", "mean"), accelerate=accelerate)
-        for accelerate in ("off", "onnxruntime")
+        for accelerate in ("off", runtime)
     )
-    assert found.backend == "onnxruntime", found.messages
+    assert found.backend == runtime, found.messages
     assert_same(found, exact)
 
 
-def test_texts_that_are_all_as_long_in_the_check_may_be_shorter_later(bert: str) -> None:
+def test_texts_that_are_all_as_long_in_the_check_may_be_shorter_later(bert: str, runtime: str) -> None:
     task = text_task("text", lengths=(20, 21), n=200)
     inputs = list(task.train.inputs)
     inputs[1] = "cat sat"
@@ -110,31 +119,33 @@ def test_texts_that_are_all_as_long_in_the_check_may_be_shorter_later(bert: str)
         "texts", "classification", "text", task.target_names, {"train": Split(inputs, task.train.targets)}, "m"
     )
     exact = extract(load(bert), mixed, device="cpu", batch_size=1, accelerate="off")
-    found = accelerated(load(bert), mixed, batch_size=1)
-    assert found.backend == "onnxruntime", found.messages
+    found = accelerated(load(bert), mixed, runtime, batch_size=1)
+    assert found.backend == runtime, found.messages
     assert_same(found, exact)
 
 
 class TestFallingBack:
-    def assert_falls_back(self, backbone: Any, task: Task, why: str, **options: Any) -> None:
-        found = accelerated(backbone, task, **options)
+    def assert_falls_back(
+        self, backbone: Any, task: Task, why: str, runtime: str = "onnxruntime", **options: Any
+    ) -> None:
+        found = accelerated(backbone, task, runtime, **options)
         assert found.backend == "torch"
         (said,) = found.messages
-        assert said.startswith("going on with torch, since onnxruntime does not do for this model: ")
+        assert said.startswith(f"going on with torch, since {runtime} does not do for this model: ")
         assert why in said
         np.testing.assert_array_equal(
             found.features(), extract(backbone, task, device="cpu", accelerate="off", **options).features()
         )
 
-    def test_a_graph_that_computes_something_else(self, make_backbone: Any, task: Task) -> None:
+    def test_a_graph_that_computes_something_else(self, make_backbone: Any, task: Task, runtime: str) -> None:
         class ByItsBatch(make_backbone):  # type: ignore[misc]
             def forward(self, batch: Batch, layers: Any = ()) -> Output:
                 largest = float(batch["pixels"].max())  # a constant of the graph
                 return Output(super().forward(batch, layers).features * largest)
 
         backbone = ByItsBatch()
-        self.assert_falls_back(backbone, task, "it changes the features by")
-        assert accelerated(backbone, task).messages == (), "said once"
+        self.assert_falls_back(backbone, task, "it changes the features by", runtime)
+        assert accelerated(backbone, task, runtime).messages == (), "said once"
 
     def test_a_graph_for_one_batch_size(self, make_backbone: Any, task: Task) -> None:
         class OfOneSize(make_backbone):  # type: ignore[misc]
@@ -154,12 +165,13 @@ class TestFallingBack:
         self.assert_falls_back(Unknown(), task, "cannot be exported")
         assert capfd.readouterr() == ("", ""), "the exporter prints the whole graph"
 
-    def test_a_sample_of_another_shape_in_the_middle(self, make_backbone: Any, make_image_task: Any) -> None:
+    def test_a_sample_of_another_shape_in_the_middle(
+        self, make_backbone: Any, make_image_task: Any, runtime: str
+    ) -> None:
         images = list(make_image_task(100).train.inputs)
         images[1] = np.ones((3, 10, 10), dtype=np.float32)  # the check takes samples far from it
-        self.assert_falls_back(
-            make_backbone(), make_image_task(100, inputs=images), "Got invalid dimensions", batch_size=1
-        )
+        why = {"onnxruntime": "Got invalid dimensions", "openvino": "RuntimeError"}[runtime]
+        self.assert_falls_back(make_backbone(), make_image_task(100, inputs=images), why, runtime, batch_size=1)
 
     def test_a_model_that_torch_cannot_run_either_fails_as_it_does_there(self, make_backbone: Any, task: Task) -> None:
         class Broken(make_backbone):  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""A graph without weights, and sessions that take them from torch."""
+"""A graph without weights, in every session that takes them from torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from torch import nn
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
-from hubscout.features.graph_export import Session, export, weights_of  # noqa: E402
+from hubscout.features.graph_export import export, weights_of  # noqa: E402
+from hubscout.features.graph_sessions import SESSIONS, Session  # noqa: E402
 from hubscout.hubs import Batch, Output  # noqa: E402
 
 
@@ -54,21 +55,29 @@ def backbone(make_backbone: Any) -> Any:
     return found
 
 
+@pytest.fixture(params=list(SESSIONS))
+def session(request: pytest.FixtureRequest) -> type[Session]:
+    pytest.importorskip(request.param)
+    return SESSIONS[request.param]
+
+
 @pytest.fixture
 def batch() -> dict[str, torch.Tensor]:
     return {"inputs": torch.rand(2, 3, 8, 8)}
 
 
-def test_a_session_with_the_weights_gives_what_torch_gives(backbone: Any, batch: Any, tmp_path: Path) -> None:
+def test_a_session_with_the_weights_gives_what_torch_gives(
+    backbone: Any, batch: Any, tmp_path: Path, session: type[Session]
+) -> None:
     before = list(backbone.module.parameters())
     export(backbone, (), batch, named, ["features"], tmp_path / "graph.onnx", free_length=())
     assert all(one is other for one, other in zip(before, backbone.module.parameters(), strict=True))
     assert all(type(one) is nn.Parameter for one in backbone.module.parameters())
     for layout in (torch.contiguous_format, torch.channels_last):
         backbone.module.to(memory_format=layout)
-        session = Session(tmp_path / "graph.onnx", weights_of(backbone), threads=1)
+        opened = session(tmp_path / "graph.onnx", weights_of(backbone), threads=1)
         images = torch.rand(5, 3, 8, 8)
-        (found,) = session.run({"inputs": images.numpy()})
+        (found,) = opened.run({"inputs": images.numpy()})
         with torch.no_grad():
             np.testing.assert_allclose(found, backbone.module(images).numpy(), rtol=1e-4, atol=1e-5)
 
@@ -98,18 +107,20 @@ class Words(nn.Module):
         return found @ self.tied.weight.T
 
 
-def test_a_session_looks_rows_up_where_torch_has_them_and_copies_no_table(backbone: Any, tmp_path: Path) -> None:
+def test_a_session_looks_rows_up_where_torch_has_them_and_copies_no_table(
+    backbone: Any, tmp_path: Path, session: type[Session]
+) -> None:
     backbone.module = Words().eval()
     ids = {"inputs": torch.arange(12).reshape(2, 6)}
     path = tmp_path / "graph.onnx"
     export(backbone, (), ids, named, ["features"], path, free_length=("inputs",))
     graph = onnx.load(str(path), load_external_data=False).graph
     assert [place.name for place in graph.input] == ["inputs", "weight words.weight"]
-    session = Session(path, weights_of(backbone), threads=1)
-    assert session.inputs == ["inputs"]
+    opened = session(path, weights_of(backbone), threads=1)
+    assert opened.inputs == ["inputs"]
     asked = torch.tensor([[1999, 5, 7], [3, 3, 299]])
     for _ in range(2):
-        (found,) = session.run({"inputs": asked.numpy()})
+        (found,) = opened.run({"inputs": asked.numpy()})
         with torch.no_grad():
             np.testing.assert_allclose(found, backbone.module(asked).numpy(), rtol=1e-4, atol=1e-5)
             backbone.module.words.weight[1999] += 1.0  # the second pass sees it: it is torch's own memory
@@ -127,7 +138,7 @@ class Encoder(nn.Module):
         return (self.narrow(self.wide(tokens)) @ self.narrow.weight).mean(1) + self.narrow.weight.T.mean(1)
 
 
-def test_products_transpose_their_own_weights(backbone: Any, tmp_path: Path) -> None:
+def test_products_transpose_their_own_weights(backbone: Any, tmp_path: Path, session: type[Session]) -> None:
     backbone.module, path = Encoder().eval(), tmp_path / "graph.onnx"
     export(backbone, (), {"inputs": torch.rand(2, 5, 32)}, named, ["features"], path, free_length=("inputs",))
     nodes = onnx.load(str(path), load_external_data=False).graph.node
@@ -139,7 +150,7 @@ def test_products_transpose_their_own_weights(backbone: Any, tmp_path: Path) -> 
     assert "weight wide.weight" not in transposed
     assert "weight narrow.weight" in transposed
     tokens = torch.rand(3, 7, 32)
-    (found,) = Session(path, weights_of(backbone), threads=1).run({"inputs": tokens.numpy()})
+    (found,) = session(path, weights_of(backbone), threads=1).run({"inputs": tokens.numpy()})
     with torch.no_grad():
         np.testing.assert_allclose(found, backbone.module(tokens).numpy(), rtol=1e-4, atol=1e-5)
 

@@ -101,10 +101,10 @@ def check_devices() -> list[Check]:
 
 def check_acceleration() -> Check:
     """Whether networks can run faster on the CPU than in torch."""
-    from hubscout.features.options import is_installed
+    from hubscout.features.options import RUNTIMES, installed_runtimes
 
-    if is_installed():
-        return Check("acceleration", "ok", "networks run in ONNX Runtime on the CPU where that pays")
+    if there := [RUNTIMES[name] for name in installed_runtimes()]:
+        return Check("acceleration", "ok", f"networks run in {' or '.join(there)} on the CPU where that pays")
     return Check(
         "acceleration", "missing", "networks run in torch; faster on the CPU with: pip install 'hubscout[onnx]'"
     )

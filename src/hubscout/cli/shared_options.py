@@ -97,7 +97,7 @@ InMemory = Annotated[
 ]
 TuningDevice = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Accelerate = Annotated[
-    str, typer.Option(help="auto, off or onnxruntime: rank with networks in ONNX Runtime, faster on a CPU.")
+    str, typer.Option(help="auto, off, onnxruntime or openvino: what runs networks on a CPU in place of torch, faster.")
 ]
 Settings = Annotated[
     list[str] | None,

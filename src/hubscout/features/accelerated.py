@@ -1,4 +1,4 @@
-"""The forward pass as a graph that ONNX Runtime runs, which is faster on a CPU than torch's own.
+"""The forward pass as a graph that ONNX Runtime or OpenVINO runs, which is faster on a CPU than torch's own.
 
 The graph is exported from the backbone's own `forward`, so taps, poolings and normalisation are in it, with a free
 batch size and, for text, a free length. It is kept, without the weights, in the feature cache by what the network is
@@ -20,7 +20,8 @@ import numpy as np
 from hubscout.errors import AccelerationError, CacheError, HubscoutError, first_line
 from hubscout.evidence import logme
 from hubscout.features.feature_cache import GRAPH
-from hubscout.features.graph_export import Session, export, weights_of
+from hubscout.features.graph_export import export, weights_of
+from hubscout.features.graph_sessions import SESSIONS
 from hubscout.features.pipeline import collate
 from hubscout.features.precision import relative_error
 from hubscout.features.static_padding import write_padding_down
@@ -55,10 +56,10 @@ _graphs: WeakKeyDictionary[Backbone, tuple[str, Graph | None]] = WeakKeyDictiona
 class Graph:
     """An exported network, ready to run."""
 
-    def __init__(self, path: Path, backbone: Backbone) -> None:
+    def __init__(self, runtime: str, path: Path, backbone: Backbone) -> None:
         import torch
 
-        self._session = Session(path, weights_of(backbone), threads=torch.get_num_threads())
+        self._session = SESSIONS[runtime](path, weights_of(backbone), threads=torch.get_num_threads())
         let_go_of_pages(backbone.module)  # the session has its own, packed
 
     def __call__(self, batch: Batch) -> Output:
@@ -78,7 +79,7 @@ class Graph:
         return Output(named["features"], named.get("logits"), layers)
 
 
-def open_graph(job: ExtractionPlan, runner: Runner, reader: Reader, cache: FeatureCache | None) -> Graph:
+def open_graph(runtime: str, job: ExtractionPlan, runner: Runner, reader: Reader, cache: FeatureCache | None) -> Graph:
     """The graph of a model, from the cache or exported, after it has been checked on samples of the data.
 
     Raises:
@@ -89,10 +90,11 @@ def open_graph(job: ExtractionPlan, runner: Runner, reader: Reader, cache: Featu
     try:
         rows, samples = _samples(job, reader)
         about = _describe(job, collate(job.backbone.preprocessing, samples[:1]))
-        name = str(sorted({**about, "data": job.split.fingerprint or job.task.fingerprint}.items()))
+        known_by = {**about, "data": job.split.fingerprint or job.task.fingerprint, "runtime": runtime}
+        name = str(sorted(known_by.items()))
         known, graph = _graphs.get(job.backbone, ("", None))
         if known != name:
-            graph = _make(job, runner, rows, samples, about, cache)
+            graph = _make(runtime, job, runner, rows, samples, about, cache)
             _graphs[job.backbone] = (name, graph)
     except Exception as error:
         _graphs[job.backbone] = (name, None)
@@ -106,6 +108,7 @@ def open_graph(job: ExtractionPlan, runner: Runner, reader: Reader, cache: Featu
 
 
 def _make(
+    runtime: str,
     job: ExtractionPlan,
     runner: Runner,
     rows: np.ndarray,
@@ -122,7 +125,7 @@ def _make(
     files = None if cache is None or not job.identity else cache.graph_folder(about)
     if files is not None and files.local is not None and (files.local / _FILE).is_file():
         try:
-            return _checked(job, Graph(files.local / _FILE, job.backbone), batches, exact, rows[longest_first])
+            return _checked(job, Graph(runtime, files.local / _FILE, job.backbone), batches, exact, rows[longest_first])
         except Exception:
             pass  # of another time, or broken: it is made again
     example = {name: value[:_EXPORTED_SAMPLES] for name, value in batches[1].items()}
@@ -133,7 +136,7 @@ def _make(
             if not set(_FREE_LENGTH) & set(example):
                 inputs = {name: value.numpy() for name, value in example.items()}
                 write_padding_down(path, inputs, weights_of(job.backbone))
-            graph = Graph(path, job.backbone)
+            graph = Graph(runtime, path, job.backbone)
         except Exception as error:  # whatever a network does that the exporter does not know
             raise AccelerationError(f"the network cannot be exported ({first_line(error)[:200]})") from error
         graph = _checked(job, graph, batches, exact, rows[longest_first])

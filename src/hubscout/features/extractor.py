@@ -129,7 +129,7 @@ class Extractor:
         with runner:
             if self.backend != TORCH:
                 with step("export"):
-                    runner.graph = open_graph(job, runner, replace(reader, skip_bad=True), self.cache)
+                    runner.graph = open_graph(self.backend, job, runner, replace(reader, skip_bad=True), self.cache)
             began = time.perf_counter()
             with (
                 memory_kept(),

@@ -1,9 +1,9 @@
-"""A network as a graph for ONNX Runtime: what is computed is in the file, the weights stay where torch has them.
+"""A network as a graph in a file: what is computed is in it, the weights stay where torch has them.
 
-The exporter copies weights three times on their way into a file, and ONNX Runtime reads them back. Here they are inputs
-while the network is traced. In the file they are tensors without numbers, which a session is given from torch's memory
-and packs for its products. Tables that rows are looked up in, such as embeddings of words, stay inputs: a session would
-only copy them.
+The exporter copies weights three times on their way into a file, and whatever runs it reads them back. Here they are
+inputs while the network is traced. In the file they are tensors without numbers, which a session (`graph_sessions`) is
+given from torch's memory and packs for its products. Tables that rows are looked up in, such as embeddings of words,
+stay inputs: a session would only copy them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import numpy as np
     from torch import Tensor
 
     from hubscout.hubs import Backbone, Batch, Output
@@ -95,45 +94,6 @@ def weights_of(backbone: Backbone) -> dict[str, Tensor]:
     module = backbone.module
     assert module is not None
     return {f"weight {name}": tensor for name, tensor in (*module.named_parameters(), *module.named_buffers())}
-
-
-class Session:
-    """A graph in ONNX Runtime with these weights, which stay in memory as long as it does."""
-
-    def __init__(self, graph: Path | bytes, weights: Mapping[str, Tensor], *, threads: int) -> None:
-        import onnx
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
-        options.intra_op_num_threads = threads
-        # Threads that wait in a loop take the cores from those that decode the next batch.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        content = graph if isinstance(graph, bytes) else graph.read_bytes()
-        names = [
-            tensor.name
-            for tensor in onnx.load_from_string(content).graph.initializer
-            if tensor.data_location == onnx.TensorProto.EXTERNAL
-        ]
-        arrays = [_array(weights[name]) for name in names]
-        values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in arrays]
-        options.add_external_initializers(names, values)
-        self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-        self._held = (arrays, values)
-        inputs = [place.name for place in self._session.get_inputs()]
-        self._tables = {name: _array(weights[name]) for name in inputs if name in weights}
-        self.inputs = [name for name in inputs if name not in weights]
-        """Those that a caller gives."""
-        self.outputs = [place.name for place in self._session.get_outputs()]
-
-    def run(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """The outputs, in their order."""
-        return self._session.run(None, {**self._tables, **inputs})
-
-
-def _array(weight: Tensor) -> np.ndarray:
-    """The numbers of a weight where torch has them, if they lie there in order."""
-    return weight.detach().contiguous().numpy()
 
 
 def _inputs_to_weights(path: Path, weights: Mapping[str, Tensor]) -> None:

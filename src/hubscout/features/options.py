@@ -1,4 +1,4 @@
-"""How a model is run over a task: `ExtractionOptions`, and what runs the network, torch or ONNX Runtime."""
+"""How a model is run over a task: `ExtractionOptions`, and what runs the network: torch, ONNX Runtime or OpenVINO."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from hubscout.features.extraction_plan import ExtractionPlan
     from hubscout.features.precision import Precision
 
-TORCH, ONNXRUNTIME = "torch", "onnxruntime"
-ACCELERATIONS = ("auto", "off", ONNXRUNTIME)
+TORCH, ONNXRUNTIME, OPENVINO = "torch", "onnxruntime", "openvino"
+RUNTIMES = {ONNXRUNTIME: "ONNX Runtime", OPENVINO: "OpenVINO"}
+"""What can run a network in the place of torch, with the name that people know it by."""
+ACCELERATIONS = ("auto", "off", *RUNTIMES)
 
-_NEEDED = ("onnx", ONNXRUNTIME)
+_NEEDED = {ONNXRUNTIME: ("onnx", ONNXRUNTIME), OPENVINO: ("onnx", ONNXRUNTIME, OPENVINO)}
 _FEWEST_ROWS = {"image": 512, "array": 512, "text": 768, "text-pair": 768, "tokens": 768}
 _FEWEST_FLOPS = 1e11
 """With fewer samples, or fewer operations on all of them, exporting and checking take as long as they save."""
@@ -31,21 +33,23 @@ _RUNTIME_FIELDS = frozenset({"device", "batch_size", "accelerate"})
 """They decide where and how fast a model runs, not what comes out."""
 
 
-def is_installed() -> bool:
-    """Whether the packages that acceleration needs are there."""
-    return all(importlib.util.find_spec(name) is not None for name in _NEEDED)
+def installed_runtimes() -> list[str]:
+    """Those of `RUNTIMES` whose packages are there."""
+    return [name for name in RUNTIMES if all(importlib.util.find_spec(needed) is not None for needed in _NEEDED[name])]
 
 
 def check_acceleration(accelerate: str) -> None:
     """Refuse an acceleration that does not exist, or whose packages are missing."""
     check_choice("accelerate", accelerate, ACCELERATIONS)
-    if accelerate == ONNXRUNTIME:
-        require("onnxruntime", extra="onnx", purpose="accelerate='onnxruntime'")
-        require("onnx", extra="onnx", purpose="accelerate='onnxruntime'")
+    if accelerate in RUNTIMES:
+        require("onnxruntime", extra="onnx", purpose="Running networks in ONNX Runtime or OpenVINO")
+        require("onnx", extra="onnx", purpose="Running networks in ONNX Runtime or OpenVINO")
+    if accelerate == OPENVINO:
+        require("openvino", extra="openvino", purpose="accelerate='openvino'")
 
 
 def pick_backend(accelerate: str, job: ExtractionPlan, device: str, precision: Precision) -> str:
-    """What is to run the model: "torch", or "onnxruntime" if that is asked for or is expected to pay.
+    """What is to run the model: "torch", or one of `RUNTIMES` if that is asked for or is expected to pay.
 
     The answer hangs on the model and the data alone, never on which of its rows are asked for: whoever runs a part
     of them comes to the same.
@@ -54,30 +58,37 @@ def pick_backend(accelerate: str, job: ExtractionPlan, device: str, precision: P
     if accelerate == "off" or module is None:
         return TORCH
     fits = device == "cpu" and not precision.reduced
-    if accelerate == ONNXRUNTIME:
+    if accelerate in RUNTIMES:
         if not fits:
             raise InputError(
                 f"accelerate={accelerate!r} runs models on the CPU in float32; got the device {device!r} and the "
                 f"precision {precision.name!r}. Use device='cpu' and precision='float32', or accelerate='auto'."
             )
-        return ONNXRUNTIME
-    pays = fits and card.bytes <= _MOST_BYTES and _is_expected_to_pay(job, module)
-    return ONNXRUNTIME if pays and is_installed() else TORCH
+        return accelerate
+    if not fits or card.bytes > _MOST_BYTES or not _is_expected_to_pay(job, module):
+        return TORCH
+    there = installed_runtimes()
+    convolutions, products = _layers_by_kind(module)
+    if OPENVINO in there and convolutions > products:  # it is no faster otherwise: `benchmarks/runtimes.py`
+        return OPENVINO
+    return ONNXRUNTIME if ONNXRUNTIME in there else TORCH
 
 
 def _is_expected_to_pay(job: ExtractionPlan, module: nn.Module) -> bool:
     rows, modality = len(job.split), job.task.modality
     if rows < _FEWEST_ROWS.get(modality, rows + 1) or rows * (job.backbone.card.flops or 0) < _FEWEST_FLOPS:
         return False
-    if modality != "image":
-        return True
+    convolutions, products = _layers_by_kind(module)
+    # Transformers over images gain nothing to a fifth, as torch does their matrix products as well.
+    return modality != "image" or 4 * convolutions >= products
+
+
+def _layers_by_kind(module: nn.Module) -> tuple[int, int]:
+    """How many convolutions and how many products with a matrix a network has."""
     from torch import nn
 
-    # Transformers over images gain nothing to a fifth, as torch does their matrix products as well.
-    convolutions, products = (
-        sum(isinstance(layer, kind) for layer in module.modules()) for kind in (nn.Conv2d, nn.Linear)
-    )
-    return 4 * convolutions >= products
+    layers = list(module.modules())
+    return sum(isinstance(layer, nn.Conv2d) for layer in layers), sum(isinstance(layer, nn.Linear) for layer in layers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,9 +114,9 @@ class ExtractionOptions:
     batch_size: int | None = None
     """Samples at once; None guesses, and either is halved when memory runs out."""
     accelerate: str = "auto"
-    """ "auto", "off" or "onnxruntime": whether the network is exported and run by ONNX Runtime, which is faster on a
-    CPU. "auto" does so where it is installed and the data is large enough, and where features and LogME of a few
-    samples agree with torch."""
+    """ "auto", "off", "onnxruntime" or "openvino": whether the network is exported and run by ONNX Runtime or OpenVINO,
+    which are faster on a CPU. "auto" does so where they are installed and the data is large enough, and where features
+    and LogME of a few samples agree with torch."""
     blocks: int = 10
     """How many blocks of rows the statistics are kept in, for the jackknife."""
     skip_bad: bool = False

@@ -124,8 +124,8 @@ class Extraction:
 
     `rows` are the samples that went through, in order; `targets` belong to the rows of the features (for tagging:
     to the words, all sentences one after the other). `layers` are the names that `features` and `statistics` know,
-    "" being the final features. `backend` is what ran the network: "torch" or "onnxruntime". `samples_per_second` is
-    measured, in this run or in the one that filled the cache.
+    "" being the final features. `backend` is what ran the network: "torch", "onnxruntime" or "openvino".
+    `samples_per_second` is measured, in this run or in the one that filled the cache.
     """
 
     card: ModelCard

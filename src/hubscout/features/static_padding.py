@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hubscout.features.graph_export import Session, drop_unused
+from hubscout.features.graph_export import drop_unused
+from hubscout.features.graph_sessions import OnnxRuntimeSession
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -66,7 +67,7 @@ def _values(
     content = model.SerializeToString()
     del model.graph.output[:]
     model.graph.output.extend(outputs)
-    session = Session(content, weights, threads=1)
+    session = OnnxRuntimeSession(content, weights, threads=1)
     return [
         dict(zip(names, session.run({name: inputs[name] for name in session.inputs}), strict=True))
         for inputs in examples

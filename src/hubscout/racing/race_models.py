@@ -116,7 +116,7 @@ def race(
             small data; 1 judges them on one.
         prior: add to the evidence what earlier races of the same recipe on this machine showed of each model.
         device: "auto", "cpu" or "cuda".
-        accelerate: "auto", "off" or "onnxruntime": how models run for the evidence, as for `rank`.
+        accelerate: "auto", "off", "onnxruntime" or "openvino": how models run for the evidence, as for `rank`.
         limit: use at most so many train samples for the evidence, such as 2000 or "2k".
         seed: of splits, order and augmentation.
         skip_bad: leave out samples that cannot be read.

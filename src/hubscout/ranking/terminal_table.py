@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hubscout.credentials import strip_credentials
-from hubscout.features.options import ONNXRUNTIME
+from hubscout.features.options import RUNTIMES
 from hubscout.grouping import grouped
 from hubscout.runs.paired_comparison import by_cause, failed_words, nothing_explained
 from hubscout.runs.profiler import profile_renderables
@@ -70,8 +70,9 @@ def footnotes(ranking: Ranking, names: Mapping[str, str] | None = None, *, witho
     lines += [f"Dropped: {text}" for text in _dropped(ranking, name)]
     if any(row.latency_busy for row in ranking.rows) and "latency" not in without:
         lines.append("Latency with ~ was measured while the machine had other work; it may be shorter.")
-    if accelerated := [name(row.identifier) for row in ranking.rows if row.backend == ONNXRUNTIME]:
-        lines.append(f"Run by ONNX Runtime: {listing(accelerated, MOST_NAMES)}.")
+    for runtime, title in RUNTIMES.items():
+        if accelerated := [name(row.identifier) for row in ranking.rows if row.backend == runtime]:
+            lines.append(f"Run by {title}: {listing(accelerated, MOST_NAMES)}.")
     if ranking.failures:
         lines.append(f"{failed_words(ranking)}.")
     lines += [

@@ -217,7 +217,7 @@ class Row:
     from_cache: bool = False
     """Whether no forward pass was needed."""
     backend: str = ""
-    """What ran the network: "torch" or "onnxruntime"; empty where it is not known."""
+    """What ran the network: "torch", "onnxruntime" or "openvino"; empty where it is not known."""
     profile: Profile | None = None
     """Where the seconds went, if that was asked for."""
     dropped: Dropped | None = None

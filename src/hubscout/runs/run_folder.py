@@ -139,6 +139,7 @@ PACKAGES = (
     "sentence-transformers",
     "datasets",
     "onnxruntime",
+    "openvino",
     "pandas",
     "pyarrow",
     "pillow",
