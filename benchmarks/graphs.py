@@ -54,6 +54,7 @@ def timed_run(
     tuned = tune(
         data,
         module,
+        method="fine-tune",
         steps=steps,
         batch_size=batch_size,
         learning_rate=1e-4,

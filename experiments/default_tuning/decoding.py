@@ -59,6 +59,7 @@ def main() -> None:
         tuned = tune(
             task,
             shared_hub.identifier(given.model, given.pixels),
+            method="fine-tune",
             epochs=given.epochs,
             linear_probe=True,
             data_in_memory=WAYS[way],

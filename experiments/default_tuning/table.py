@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -18,6 +19,8 @@ FINE_TUNED, EARLIER, UNTAUGHT = "defaults", "earlier defaults", "b-tuning withou
 """Earlier: norms move in runs of more than 300 steps; a third, once and three times the default rate are tried."""
 LARGE = 2
 """Points."""
+Cell = tuple[str, str]
+"""A model and a set."""
 
 
 def main() -> None:
@@ -43,6 +46,7 @@ def main() -> None:
             lines += changes(found, FINE_TUNED, UNTAUGHT) + changes(found, EARLIER, FINE_TUNED)
             continue
         lines += ["By model and set, points of validation reached over the probe:", "", *by_cell(found), ""]
+    lines += same_searches(records)
     lines += ["## Norms that keep the statistics they came with, less norms that move", ""]
     whole = [gain for gain in norms.gains(records) if not gain.steps]
     if whole:
@@ -81,24 +85,75 @@ def whole_sweep(records: list[dict[str, Any]]) -> list[str]:
     return [*lines, "Learning rates that the search chose:", "", *markdown(["data", "rate", "cells"], chosen), ""]
 
 
-def changes(records: list[dict[str, Any]], earlier: str, later: str) -> list[str]:
-    """What one variant gives over another, on test: by set, and cell by cell."""
+def pairs_of(records: list[dict[str, Any]], earlier: str, later: str) -> dict[Cell, tuple[dict[str, Any], ...]]:
+    """The runs of two variants on the same model and set."""
     by_variant = {
         variant: {(r["model"], r["set_name"]): r for r in records if r["variant"] == variant and "reached" in r}
         for variant in (earlier, later)
     }
+    both = by_variant[later].keys() & by_variant[earlier].keys()
+    return {cell: (by_variant[earlier][cell], now) for cell, now in by_variant[later].items() if cell in both}
+
+
+def gain(before: dict[str, Any], now: dict[str, Any]) -> float:
+    """Points of test of one run over another."""
+    return 100 * float(now["result"]["test"] - before["result"]["test"])
+
+
+def same_searches(records: list[dict[str, Any]]) -> list[str]:
+    """B-Tuning without teachers over fine-tuning, where the search for a rate cannot be what makes the difference."""
+    pairs = pairs_of([record for record in records if not record["steps"]], FINE_TUNED, UNTAUGHT)
+    kinds = {
+        "all": pairs,
+        "searched alike": {
+            c: two for c, two in pairs.items() if short_steps(two[0]) == short_steps(two[1]) is not None
+        },
+        "at the same rate": {c: two for c, two in pairs.items() if two[0]["learning_rate"] == two[1]["learning_rate"]},
+    }
+    rows = []
+    for name in (*dict.fromkeys(name for _, name in pairs), "all sets"):
+        cells = []
+        for found in kinds.values():
+            gains = [gain(*two) for cell, two in found.items() if name in (cell[1], "all sets")]
+            cells += [str(len(gains)), f"{fmean(gains):+.2f}" if gains else "–"]
+        rows.append([name, *cells])
+    counts = []
+    for name, found in kinds.items():
+        gains = [gain(*two) for two in found.values()]
+        counts.append([name, *(str(sum(sign * points >= LARGE for points in gains)) for sign in (1, -1))])
+    return [
+        f"## {UNTAUGHT.capitalize()} over {FINE_TUNED}, by how the rates were found",
+        "",
+        "Points of test. The runs of fine-tuning are older, and many of them searched for a rate in another form.",
+        "Searched alike, as far as notes tell: short runs of as many steps, and no rate of fine-tuning was turned down",
+        "because its lead in accuracy was too small. At the same rate: both searches chose the same one.",
+        "",
+        *markdown(["set", *(part for name in kinds for part in (f"cells, {name}", "points"))], rows),
+        "",
+        *markdown(["cells", f"gain {LARGE} or more", f"lose {LARGE} or more"], counts),
+        "",
+    ]
+
+
+def short_steps(record: dict[str, Any]) -> int | None:
+    """How long the short runs were that chose the rate; None where accuracy had to be clearly ahead as well."""
+    notes = " ".join(record["notes"])
+    found = re.search(r"Short runs of (\d+) steps", notes)
+    return int(found[1]) if found and "than the standard error" not in notes else None
+
+
+def changes(records: list[dict[str, Any]], earlier: str, later: str) -> list[str]:
+    """What one variant gives over another, on test: by set, and cell by cell."""
     rows, by_set = [], defaultdict(list)
-    for cell, now in by_variant[later].items():
-        if before := by_variant[earlier].get(cell):
-            gain = 100 * (now["result"]["test"] - before["result"]["test"])
-            by_set[cell[1]].append(gain)
-            rates = f"{before['learning_rate']:g} → {now['learning_rate']:g}"
-            values = (f"{100 * r['result']['test']:.1f}" for r in (before, now))
-            rows.append([*cell, *values, f"{gain:+.1f}", rates])
+    for cell, (before, now) in pairs_of(records, earlier, later).items():
+        by_set[cell[1]].append(gain(before, now))
+        rates = f"{before['learning_rate']:g} → {now['learning_rate']:g}"
+        values = (f"{100 * r['result']['test']:.1f}" for r in (before, now))
+        rows.append([*cell, *values, f"{gain(before, now):+.1f}", rates])
     if not rows:
         return []
     gains = [gain for found in by_set.values() for gain in found]
-    lost, won = (sum(sign * gain >= LARGE for gain in gains) for sign in (-1, 1))
+    lost, won = (sum(sign * points >= LARGE for points in gains) for sign in (-1, 1))
     head = f"### {later.capitalize()} over {earlier}"
     text = f"{fmean(gains):+.1f} points of test in the mean of {len(gains)} cells; "
     text += f"{won} gain {LARGE} or more, {lost} lose them."

@@ -59,7 +59,8 @@ def whole_race(set_name: str, fold: int, share: float, by: str) -> None:
     # Brute force's runs were counted in processes that had begun long before: imports, the device, its first kernels.
     known = [vision_identifier(name) for name in ("cifar10_resnet20", "tf_efficientnet_lite0_in1k")]
     hs.rank(task, known, cache=False, limit=64, measure_latency=False)
-    hs.tune(task.subset(64), known[0], **{**run.OPTIONS, "steps": 2, "learning_rate": 0.0005}, bootstrap_resamples=1)
+    options = {**run.OPTIONS, "steps": 2, "learning_rate": 0.0005, "bootstrap_resamples": 1}
+    hs.tune(task.subset(64), known[0], method="fine-tune", **options)
     limit = FEW_ROWS if share < SMALL_SHARE else None
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as scratch, patch.dict(os.environ), ExitStack() as stack:

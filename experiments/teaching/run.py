@@ -482,8 +482,9 @@ def tuned_run(
     seed: int,
     **options: Any,
 ) -> Any:
-    """One run with what all have in common."""
+    """One run with what all have in common. Where no method is given, only what all methods heed."""
     from hubscout.tuning import tune
+    from hubscout.tuning.choices import heeded
 
     task = open_task(case.set_name, case.train_samples, case.unused)
     texts = task.modality in ("text", "text-pair", "tokens")
@@ -493,6 +494,7 @@ def tuned_run(
         "restarts": 0,
         "frozen_norm_statistics": not student.startswith("cifar10_"),
     }
+    plain = {"posterior_folds": 1, **({"feature_trade_off": 0.0, "label_share": 0.0} if teachers else {})}
     return tune(
         task,
         kept.opened_once(opened(student, case)),
@@ -500,9 +502,7 @@ def tuned_run(
         method,
         **{
             "steps": STEPS,
-            "feature_trade_off": 0.0,
-            "posterior_folds": 1,
-            "label_share": 0.0,
+            **heeded(plain, method or "fine-tune"),
             "validate_every_epochs": STEPS / 4 / -(-len(task.train) // 64),
             **({} if options.pop("no_knobs", False) else knobs),
             **options,

@@ -34,6 +34,8 @@ HALFWAY = "crossed, 6C, bounded, halfway"
 """What `tune` does."""
 NO_TEACHERS = "crossed, 6C, bounded, no teachers"
 """And what its `method="b-tuning"` does where nobody teaches."""
+VARIED = ("uniform", "precision", "tuned teachers", "untrained teachers")
+"""How else its teachers are weighed, and other teachers."""
 TODAY, BOUNDED = "crossed, 6C", "crossed, 6C, bounded by 0.25"
 """What the third and the fourth exploration chose, and the same with the bound that `tune` has."""
 TODAY_BEFORE, CHOSEN_BEFORE = "crossed, 3C", "crossed, 3C, answers 0.1"
@@ -300,6 +302,17 @@ def without_knobs(tests: Tests, names: Sequence[str]) -> list[list[str]]:
     return rows
 
 
+def one_over_another(tests: Tests, cases: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
+    """A row for each case that has any of the pairs: points of the first method of each over the second."""
+    rows = []
+    for case in cases:
+        known = [(tests.get((case, one)), tests.get((case, other))) for one, other in pairs]
+        cells = [told(*difference(one, other)) if one and other else "–" for one, other in known]
+        if set(cells) != {"–"}:
+            rows.append([title(case), *cells])
+    return rows
+
+
 def exploration(name: str, about: explore.Exploration) -> list[str]:
     """What could have become the default: points over fine-tuning on cases of their own."""
     validation, test = (explore.gains(RECORDS, about, part) for part in ("validation", "test"))
@@ -374,6 +387,15 @@ def main() -> None:
         ]
         lines += ["features for feature kd. Points of test over fine-tuning, whose column is its own value.", ""]
         lines += [*markdown(["case", *measured, "rates found"], plain), ""]
+    lines += ["## With teachers over without", ""]
+    lines += [f'Points of test of "{HALFWAY}" over "{NO_TEACHERS}".', ""]
+    without = [(HALFWAY, NO_TEACHERS), (f"{HALFWAY}, no knobs", f"{NO_TEACHERS}, no knobs")]
+    rows = one_over_another(tests, cases, without)
+    lines += [*markdown(["case", "at searched rates", "without knobs"], rows), ""]
+    lines += ["## Teachers weighed otherwise, and other teachers", ""]
+    lines += [f'Points of test over "{HALFWAY}", at its rate.', ""]
+    rows = one_over_another(tests, cases, [(f"{HALFWAY}, {name}", HALFWAY) for name in VARIED])
+    lines += [*markdown(["case", *VARIED], rows), ""]
     lines += exploration("The fifth exploration", explore.FIFTH)
     lines += exploration("The fourth exploration", explore.FOURTH)
     lines += exploration("The third exploration", explore.THIRD)

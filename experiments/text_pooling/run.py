@@ -78,6 +78,7 @@ def run(set_name: str, model: str, arm: str, steps: int, seed: int) -> dict[str,
         tuned = hubscout.tune(
             task,
             identifier,
+            method="fine-tune",
             steps=steps or 1,
             linear_probe=steps == 0,
             batch_size=16,

@@ -20,6 +20,7 @@ RESULTS = HERE / "results" / "moving_norms.jsonl"
 def main() -> None:
     from hubscout.errors import DivergedError
     from hubscout.tuning import tune
+    from hubscout.tuning.choices import heeded
 
     lines = RESULTS.read_text().splitlines() if RESULTS.is_file() else []
     done = {(record["method"], record["learning_rate"]) for record in map(json.loads, lines)}
@@ -34,17 +35,17 @@ def main() -> None:
                 tuned = tune(
                     task,
                     vision_identifier(TARGET),
-                    [vision_identifier(name) for name in MOBILENETS],
+                    [vision_identifier(name) for name in MOBILENETS] if method == "zoo" else [],
                     method,
                     steps=STEPS,
                     batch_size=BATCH_SIZE,
                     learning_rate=rate,
                     restarts=0,
                     seed=SEED,
-                    zoo_lite=True,
                     frozen_norm_statistics=False,
                     data_in_memory=True,
                     validate_every_epochs=STEPS / 2 / -(-len(task.train) // BATCH_SIZE),
+                    **heeded({"zoo_lite": True}, method),
                 )
                 record |= {"validation": tuned.metric("validation").value, "test": tuned.metric("test").value}
             except DivergedError as error:

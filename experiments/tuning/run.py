@@ -195,6 +195,7 @@ class Job:
 def run_one(job: Job) -> dict[str, Any]:
     from hubscout.features import FeatureCache
     from hubscout.tuning import tune
+    from hubscout.tuning.choices import heeded
 
     setting = job.setting
     task, case = open_task(setting.set_name), CASES[setting.set_name]
@@ -216,12 +217,12 @@ def run_one(job: Job) -> dict[str, Any]:
         restarts=0,
         seed=setting.seed,
         frozen_norm_statistics=case.frozen_norms,
-        posterior_folds=1,  # as in the paper
         cache=FeatureCache(CACHE / "features"),
         data_in_memory=True,
         workers=2,
         evaluation_batch_size=256,
         validate_every_epochs=STEPS / 4 / -(-len(task.train) // BATCH_SIZE),
+        **heeded({"posterior_folds": 1}, method),  # as in the paper
         **options,
     )
     merged = tuned.merged_metrics
