@@ -35,6 +35,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from hubscout.features.static_padding import write_padding_down
 from hubscout.hubs.image_preprocessing import prepare_torchvision
+from hubscout.optional import require
 
 prepare_torchvision()
 import timm  # noqa: E402
@@ -105,8 +106,7 @@ def in_onnxruntime(network: nn.Module, batches: Batches) -> Passes:
 
 
 def in_openvino(network: nn.Module, batches: Batches) -> Passes:
-    from openvino import Core
-
+    Core = require("openvino", extra="openvino", purpose="The benchmark").Core
     graph = Core().read_model(exported(network, batches[0]))
     settings = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1, "ENABLE_CPU_PINNING": False}
     request = Core().compile_model(graph, "CPU", settings).create_infer_request()

@@ -17,13 +17,18 @@ from typing import Any
 
 from hubscout.errors import MissingDependencyError
 
+_TELEMETRY = {"openvino": "openvino_telemetry"}
+"""By package: what would tell its makers, over the network and unasked, that it was imported."""
+
 
 def require(module: str, *, extra: str, purpose: str) -> ModuleType:
-    """Import `module`, or say which extra installs it.
+    """Import `module` without its telemetry, or say which extra installs it.
 
     >>> require("json", extra="none", purpose="This example").__name__
     'json'
     """
+    if module in _TELEMETRY and module not in sys.modules:
+        sys.modules.setdefault(_TELEMETRY[module], None)  # type: ignore[arg-type]
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -10,11 +15,13 @@ onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 from hubscout.features.graph_sessions import SESSIONS, Session  # noqa: E402
+from hubscout.features.options import installed_runtimes  # noqa: E402
 
 
 @pytest.fixture(params=list(SESSIONS))
 def session(request: pytest.FixtureRequest) -> type[Session]:
-    pytest.importorskip(request.param)
+    if request.param not in installed_runtimes():
+        pytest.skip(f"{request.param} is not installed")
     return SESSIONS[request.param]
 
 
@@ -58,3 +65,19 @@ def test_what_a_run_gave_stays_as_it_was(session: type[Session]) -> None:
     opened.run({"rows": np.zeros((2, 64), np.float32)})
     assert (first[0] == 1).all()
     assert (first[1] == -1).all()
+
+
+def test_openvino_is_kept_from_reporting(tmp_path: Path) -> None:
+    """It makes a file with an identity in the home folder, and sends that it was imported."""
+    if "openvino" not in installed_runtimes():
+        pytest.skip("openvino is not installed")
+    (tmp_path / "graph.onnx").write_bytes(graph(["one", "other"]))
+    code = (
+        "import sys, torch; from pathlib import Path; from hubscout.features.graph_sessions import OpenVinoSession; "
+        f"OpenVinoSession(Path({str(tmp_path / 'graph.onnx')!r}), {{'weight': torch.eye(64)}}, threads=1); "
+        "print([name for name in sys.modules if name.startswith('openvino_telemetry.')])"
+    )
+    environment = {**os.environ, "HOME": str(tmp_path), "CI": ""}
+    told = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert told.stdout == "[]\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["graph.onnx"]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubscout.features.options import ONNXRUNTIME, OPENVINO
+from hubscout.optional import require
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,8 +70,8 @@ class OpenVinoSession(Session):
 
     def _open(self, content: bytes, weights: Mapping[str, Tensor], threads: int) -> list[str]:
         import onnx
-        from openvino import Core
 
+        openvino = require("openvino", extra="openvino", purpose="Running networks in OpenVINO")
         model = onnx.load_from_string(content)
         for tensor in _without_numbers(model):
             tensor.raw_data = _array(weights[tensor.name]).tobytes()
@@ -81,7 +82,7 @@ class OpenVinoSession(Session):
             "INFERENCE_NUM_THREADS": threads,
             "ENABLE_CPU_PINNING": False,  # others decode the next batch, on the same cores
         }
-        core = Core()
+        core = openvino.Core()
         compiled = core.compile_model(core.read_model(model.SerializeToString()), "CPU", settings)
         self._request = compiled.create_infer_request()
         self.outputs = [place.name for place in model.graph.output]
