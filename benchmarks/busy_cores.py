@@ -1,11 +1,13 @@
-"""What a pass takes while other work has a core, by how long torch's threads spin where they wait for each other.
+"""What passes and scores take while other work has a core, by how long threads spin where they wait for each other.
 
     python benchmarks/busy_cores.py
-    python benchmarks/busy_cores.py --spins default 1000 3000 --repeats 3
+    python benchmarks/busy_cores.py --spins default 1000,14 3000,14 --repeats 3
 
 Each line is a process of its own with as many threads as there are cores; "busy" is beside an endless loop in another
-process. Milliseconds, medians, of an EfficientNet-Lite0 at 96 pixels; the best process of the repeats, and the worst.
-"default" leaves the choice to GNU's OpenMP, other numbers are its GOMP_SPINCOUNT; the commands of hubscout take 3000.
+process. Milliseconds, medians, of an EfficientNet-Lite0 at 96 pixels, and of the score of 2,000 × 1,280 features and 37
+classes; the best process of the repeats, and the worst. "default" leaves the choice to the libraries; otherwise the
+first number is GOMP_SPINCOUNT, of GNU's OpenMP, which torch has, and the second OPENBLAS_THREAD_TIMEOUT, of NumPy's and
+SciPy's OpenBLAS. The commands of hubscout take 3000,14.
 """
 
 from __future__ import annotations
@@ -24,8 +26,10 @@ MODEL = "pypi/efficientnet-lite0?input_size=96"
 
 def measured() -> dict[str, float]:
     """In a process of its own: one image, 16 images, and a step of training on 16."""
+    import numpy as np
     import torch
 
+    from hubscout.evidence import logme
     from hubscout.hubs import load
 
     torch.set_num_threads(os.cpu_count() or 1)
@@ -45,21 +49,25 @@ def measured() -> dict[str, float]:
     with torch.inference_mode():
         found = {"one": milliseconds(lambda: module(one), 20), "sixteen": milliseconds(lambda: module(some), 8)}
     module.train()
-    return {**found, "step": milliseconds(lambda: module(some).sum().backward(), 5)}
+    found["step"] = milliseconds(lambda: module(some).sum().backward(), 5)
+    generator = np.random.default_rng(0)
+    features, labels = generator.normal(size=(2000, 1280)).astype(np.float32), generator.integers(0, 37, 2000)
+    return {**found, "score": milliseconds(lambda: logme(features, labels), 5)}
 
 
 def in_process(spins: str) -> dict[str, float]:
-    """The same, with this number of spins."""
-    unset = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+    """The same, with these numbers."""
+    names = ("GOMP_SPINCOUNT", "OPENBLAS_THREAD_TIMEOUT")
+    unset = (*names, "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_WAIT_POLICY")
     environment = {name: value for name, value in os.environ.items() if name not in unset}
-    environment |= {} if spins == "default" else {"GOMP_SPINCOUNT": spins}
+    environment |= {} if spins == "default" else dict(zip(names, spins.split(","), strict=True))
     command = [sys.executable, __file__, "--child"]
     return json.loads(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--spins", nargs="+", default=["default", "1000", "3000"])
+    parser.add_argument("--spins", nargs="+", default=["default", "3000,14"])
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()

@@ -206,15 +206,20 @@ def test_the_command_says_when_it_began(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize(
-    ("given", "found"), [({}, "3000"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "None"), ({"GOMP_SPINCOUNT": "7"}, "7")]
+    ("given", "found"),
+    [
+        ({}, "3000 14"),
+        ({"OMP_WAIT_POLICY": "ACTIVE"}, "None 14"),
+        ({"GOMP_SPINCOUNT": "7", "OPENBLAS_THREAD_TIMEOUT": "20"}, "7 20"),
+    ],
 )
 def test_threads_that_wait_do_not_spin_for_long_unless_the_user_says_so(given: dict[str, str], found: str) -> None:
     code = (
-        "import atexit, os, sys; atexit.register(lambda: print(os.environ.get('GOMP_SPINCOUNT')));"
+        "import atexit, os, sys; names = ('GOMP_SPINCOUNT', 'OPENBLAS_THREAD_TIMEOUT');"
+        "atexit.register(lambda: print(*map(os.environ.get, names)));"
         "sys.argv = ['hubscout', '--version']; from hubscout.cli import main; main()"
     )
-    environment = {
-        name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
-    }
+    unset = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OPENBLAS_THREAD_TIMEOUT")
+    environment = {name: value for name, value in os.environ.items() if name not in unset}
     done = subprocess.run([sys.executable, "-c", code], env={**environment, **given}, capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == found

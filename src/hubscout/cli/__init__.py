@@ -14,11 +14,13 @@ def main() -> None:
     import os
     import time
 
-    # Threads of torch that wait for each other spin, by default for milliseconds, a hundred times in a pass. While
-    # other work has a core, the thread that is waited for cannot have that of the one that spins.
-    # GNU's OpenMP reads this when torch is imported (benchmarks/busy_cores.py).
+    # Threads that wait for work or for each other spin, by default for milliseconds, a hundred times in a pass or a
+    # score. While other work has a core, the thread that is waited for cannot have that of the one that spins.
+    # GNU's OpenMP reads the first when torch is imported, OpenBLAS the second, a power of two of cycles, when NumPy or
+    # SciPy is (benchmarks/busy_cores.py).
     if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
         os.environ["GOMP_SPINCOUNT"] = "3000"
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "14")
 
     # Last of all, when the process ends: no search for garbage among the objects of torch, which takes a second.
     atexit.register(gc.freeze)
