@@ -231,9 +231,10 @@ def search_rate(run: SingleRun, untaught: Untaught | None = None) -> RateChoice:
     left, halved, late = TRIALS, False, False
     while left:
         outcome = untaught.outcome if untaught is not None and not told else short_run(run, rate)
-        finite = bool(np.isfinite(outcome.predicted).all())
+        finite, is_late = bool(np.isfinite(outcome.predicted).all()), loop.is_late
         told[rate] = f"{metric_text(name, outcome.primary)} at {rate:g}" if finite else f"divergence at {rate:g}"
-        if rate > chosen and not halved and (not finite or _throws_off(loop.watch, outcome, found[chosen])):
+        fails = rate > chosen and not halved and (not finite or _throws_off(loop.watch, outcome, found[chosen]))
+        if fails and not is_late:
             rate, halved = round_rate(rate / 2), True
             continue
         left -= 1
@@ -246,7 +247,7 @@ def search_rate(run: SingleRun, untaught: Untaught | None = None) -> RateChoice:
             chosen = rate
             if halved:
                 break
-        if found and left and loop.is_late:  # they take longer than was planned
+        if found and is_late and (left or fails):  # they take longer than was planned
             late = True
             break
         higher = round_rate(FACTOR * rate)
