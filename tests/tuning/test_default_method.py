@@ -11,7 +11,7 @@ from test_kinds import WordBackbone, sentences
 from test_rates import FIRST, large_task, same_weights
 from tuning_networks import make_task, perceptron
 
-from hubscout.errors import CheckpointError, DivergedError, InputError, InterruptedRunError
+from hubscout.errors import CheckpointError, DivergedError, InputError, InterruptedRunError, OtherRunError
 from hubscout.runs.events import Progress
 from hubscout.tasks import Task
 from hubscout.tuning import tune
@@ -174,6 +174,22 @@ def test_a_trade_off_is_refused_where_there_is_nothing_to_weigh():
     with pytest.raises(InputError, match="trade_off=2 weighs what a method follows"):
         tune(make_task("regression"), perceptron(0), trade_off=2.0, **QUICK)
     assert tune(make_task(), perceptron(0), trade_off=2.0, **QUICK).method == "b-tuning"
+
+
+@pytest.mark.parametrize(
+    ("given", "before"),
+    [
+        (lambda: (make_task(), perceptron(0)), "fine-tune"),
+        (lambda: (sentences(), WordBackbone(0), [WordBackbone(1)]), "b-tuning"),
+    ],
+)
+def test_a_run_of_another_default_says_which_method_goes_on_with_it(given, before, tmp_path):
+    first = tune(*given(), method=before, out=tmp_path, **QUICK)
+    with pytest.raises(OtherRunError, match=f"what is taken then has changed: method='{before}'"):
+        tune(*given(), out=tmp_path, **QUICK)
+    assert same_weights(first, tune(*given(), method=before, out=tmp_path, **QUICK))
+    with pytest.raises(OtherRunError, match="Give the same arguments to resume it, or"):
+        tune(*given(), method=before, out=tmp_path, **{**QUICK, "epochs": 2})
 
 
 def test_the_probe_of_a_backbone_that_stays_is_fine_tuning():

@@ -367,7 +367,7 @@ class SingleRun:
             "method": METHODS[self.method_asked].name,
             **self.asked.decisive(),
         }
-        return Checkpoints(self.folder / CHECKPOINTS, identity, self.arguments.keep_checkpoints)
+        return Checkpoints(self.folder / CHECKPOINTS, identity, self.arguments.keep_checkpoints, self.method_is_open)
 
     def _last_checkpoint(self, resume: bool) -> tuple[Path, dict[str, Any]] | None:
         """The last whole checkpoint with its state; None where there is none. A run from the start removes them."""
