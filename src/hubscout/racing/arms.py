@@ -16,7 +16,6 @@ from hubscout.hubs import Identifier
 from hubscout.racing.race_journal import BEST
 from hubscout.racing.rungs import Pace, Rung
 from hubscout.runs.race_record import Arm, Look
-from hubscout.runs.texts import cut_short
 from hubscout.runs.tuning_record import read_tuning
 from hubscout.tuning.choices import FOLLOWS_LABELS
 from hubscout.tuning.time_budget import PACE_STEPS
@@ -199,6 +198,18 @@ def failed_look(arm: Arm, rung: Rung, seconds: float, error: Exception) -> Look:
     told = error.what if isinstance(error, DivergedError) else one_line(error)  # its advice is for `tune`
     failure = f"{type(error).__name__}: {cut_short(told, LONGEST_FAILURE)}"
     return Look(arm=arm, rung=rung.number, steps=rung.steps, seconds=seconds, failure=failure)
+
+
+def cut_short(text: str, longest: int) -> str:
+    """The beginning of a long text: whole words, if the last of them is not most of it.
+
+    >>> cut_short("it cannot be opened", 14), cut_short("it is /home/ann/models/one", 14)
+    ('it cannot be …', 'it is /home/a…')
+    """
+    if len(text) <= longest:
+        return text
+    words = text[: longest - 1].rpartition(" ")[0]
+    return f"{words} …" if len(words) > longest // 2 else f"{text[: longest - 1]}…"
 
 
 def step_of(checkpoint: Path) -> int:

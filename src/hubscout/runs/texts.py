@@ -182,18 +182,6 @@ def shorten(name: str, longest: int = LONGEST_LABEL) -> str:
     return f"{name[:head]}…{name[-(longest - head - 1) :]}"
 
 
-def cut_short(text: str, longest: int) -> str:
-    """The beginning of a long text: whole words, if the last of them is not most of it.
-
-    >>> cut_short("it cannot be opened", 14), cut_short("it is /home/ann/models/one", 14)
-    ('it cannot …', 'it is /home/a…')
-    """
-    if len(text) <= longest:
-        return text
-    words = text[: longest - 1].rpartition(" ")[0]
-    return f"{words} …" if len(words) > longest // 2 else f"{text[: longest - 1]}…"
-
-
 def listing(names: Sequence[object], most: int | None = None) -> str:
     """Names as one says them; of more than `most` the rest are counted.
 
