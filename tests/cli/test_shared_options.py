@@ -192,7 +192,19 @@ IGNORED = [
     (*TUNE, "--epochs", "3", "--budget", "1min", "--epochs 3 and --budget 60 both say how long the run is"),
     (*TUNE, "--epochs", "3", "--set", "epochs=4", "--epochs is an option of its own"),
     (*TUNE, "--method", "fine-tune", "--teachers", "timm/a", "--method fine-tune has no teachers: leave --teachers"),
-    (*TUNE, "--method", "fine-tune", "--trade-off", "2", "--trade-off is for --teachers"),
+    (*TUNE, "--method", "fine-tune", "--trade-off", "2", "--trade-off 2.0 is for method 'b-tuning' or"),
+    (*TUNE, "--teacher-targets", "live", "--teacher-targets live is for runs with teachers: give --teachers"),
+    (
+        *TUNE,
+        "--teachers",
+        "timm/a",
+        "--method",
+        "all",
+        "--set",
+        "kd_temperature=4",
+        "--set kd_temperature=4 is for method",
+    ),
+    (*TUNE, "--teachers", "timm/a", "--set", "teacher_views=9", "is for --teacher-targets views: leave it out"),
     (*TUNE, "--top", "2", "--top is for --teachers"),
     (*TUNE, "--set", "label_share=0.2", "label_share=0.2 is for runs with teachers: give --teachers"),
     (*TUNE, "--method", "fine-tune", "--set", "posterior_folds=3", "is for method 'b-tuning': leave it out"),
@@ -204,6 +216,9 @@ IGNORED = [
     ("rank", "--time-limit", "1min", "--time-limit 1min is for --engine ray or for workers"),
     ("check", "--limit", "100", "--limit is for --models"),
     ("race", "--set", "budget=60", "--budget is an option of its own"),
+    ("race", "--set", "label_share=0.2", "--set label_share=0.2 is for a model to deploy: give --deploy"),
+    ("race", "--deploy", "timm/a", "--set", "kd_temperature=4", "--set kd_temperature=4 is for method"),
+    ("reference", "-m", "timm/a", "--out", "ref", "--set", "label_share=0.2", "is for method 'b-tuning': leave it out"),
 ]
 
 

@@ -159,7 +159,7 @@ def test_the_probe_of_the_winner_takes_the_features_of_the_ranking(
 def test_the_probe_of_a_model_to_deploy_is_made_without_its_teachers(
     task: Task, networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun: list[tuple[str, ...]] = []
+    begun: list[tuple[str, ...] | None] = []
     begin = Runner.begin
 
     def seen(self: Runner, folder: Path | None, rows: int | None = None) -> Any:
@@ -173,7 +173,7 @@ def test_the_probe_of_a_model_to_deploy_is_made_without_its_teachers(
     assert found.deployed is not None
     assert found.deployed.teachers == (big,)
     assert found.deployed.best_step == 0
-    assert begun == [(), ()]  # of the first by evidence, and of the model to deploy
+    assert begun == [None, None]  # of the first by evidence, and of the model to deploy
     assert set(found.deployed.tuning_run().probes) == {"model"}
 
 
@@ -282,6 +282,21 @@ def test_one_whose_process_dies_while_it_is_taught_leaves_the_winner(
     assert found.tuned is not None
 
 
+def test_one_that_was_taught_stays_what_it_is_where_nobody_would_teach_it_now(
+    task: Task, networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    big, small = names(networks, "width=64", "width=8&seed=3")
+    first = race(task, big, out=tmp_path / "run", deploy=small, **OPTIONS)
+    before = (tmp_path / "run" / "race.jsonl").read_text()
+    monkeypatch.setattr("hubscout.tuning.default_method.may_teach", lambda kind: False)
+    again = race(task, big, out=tmp_path / "run", deploy=small, **OPTIONS)
+    assert again.deployed is not None
+    assert again.deployed.teachers == (big,)
+    assert again.notes == first.notes
+    assert (tmp_path / "run" / "race.jsonl").read_text() == before
+    assert list((tmp_path / "run" / "lessons").iterdir())
+
+
 def test_one_that_has_raced_keeps_its_rate(task: Task, networks: Path, tmp_path: Path) -> None:
     big, small = names(networks, "width=64", "width=3")
     found = race(task, [big, small], out=tmp_path / "run", deploy=small, **OPTIONS)
@@ -294,8 +309,9 @@ def test_one_that_has_raced_keeps_its_rate(task: Task, networks: Path, tmp_path:
 
 def test_one_that_has_won_is_the_winner(task: Task, networks: Path, tmp_path: Path) -> None:
     big, small = names(networks, "width=64", "width=2")
-    found = race(task, [big, small], out=tmp_path / "run", deploy=big, **OPTIONS)
+    found = race(task, [big, small], out=tmp_path / "run", deploy=big, trade_off=2.0, **OPTIONS)
     assert found.deployed is found.tuned
+    assert "Not heeded by fine-tune without teachers: trade_off=2.0." in found.notes
     assert any("nobody teaches it" in note for note in found.notes)
     assert Tuned.load(tmp_path / "run" / "deployed", allow_code=True).model == big
     assert [run.name for run in open_run(tmp_path / "run").tuning] == ["winner"]  # on the page it is one run
@@ -347,21 +363,29 @@ def test_a_refit_learns_from_the_held_out_samples_too(task: Task, networks: Path
 def test_teachers_that_there_is_no_time_for_are_left_out_and_that_is_said(
     task: Task, networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where a race goes on, nobody is asked again."""
-    asked: list[tuple[str, ...]] = []
+    """Where a race goes on, nobody is asked again. The model follows its labels, as by `tune`, whoever finds that."""
+    asked: list[tuple[str, ...] | None] = []
     studied = Study.__call__
 
     def without_time(self: Study) -> tuple[tuple[str, ...], str]:
         assert 0 < (self.runner.seconds or 0) < 600
         asked.append(self.runner.teachers)
-        return studied(replace(self, runner=replace(self.runner, seconds=0.0)))
+        found = studied(replace(self, runner=replace(self.runner, seconds=0.0)))
+        lesson, alone, arm = (replace(self.runner, teachers=who).begin(None) for who in ((big,), (), None))
+        assert lesson.untaught == alone.method.name == "b-tuning"
+        assert arm.method.name == "fine-tune"
+        return found
 
     monkeypatch.setattr(Study, "__call__", without_time)
     big, small = names(networks, "width=64", "width=8&seed=3")
     for _ in range(2):
-        found = race(task, big, out=tmp_path / "run", deploy=small, budget=600, **OPTIONS)
+        found = race(task, big, out=tmp_path / "run", deploy=small, budget=600, label_share=0.2, **OPTIONS)
         assert found.deployed is not None
-        assert (found.deployed.method, found.deployed.teachers) == ("fine-tune", ())
+        assert found.tuned is not None
+        assert (found.deployed.method, found.deployed.teachers) == ("b-tuning", ())
+        assert found.tuned.method == "fine-tune"
+        assert not [note for note in found.tuned.notes if "heeded" in note]
+        assert "Not heeded by b-tuning without teachers: label_share=0.2." in found.notes
         (told,) = [note for note in found.notes if "teaches in this budget" in note]
         assert told.endswith("The model is tuned without teachers.")
         assert "tuned without teachers, has" in found.answer

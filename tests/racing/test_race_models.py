@@ -113,6 +113,23 @@ def test_the_reason_of_a_failure_ends_with_a_word() -> None:
     cut = failed_look(arm, rung, 1.0, ValueError("many words " * 100)).failure
     assert len(cut) <= len("ValueError: ") + LONGEST_FAILURE
     assert cut.endswith((" many …", " words …"))
+    path = failed_look(arm, rung, 1.0, ValueError(f"no {'/folder' * 100}")).failure
+    assert path.startswith("ValueError: no /folder/folder")
+    assert len(path) == len("ValueError: ") + LONGEST_FAILURE
+
+
+@pytest.mark.parametrize(
+    ("deploy", "option", "told"),
+    [
+        (None, {"label_share": 0.2}, r"label_share=0\.2 is for a model to deploy: give deploy="),
+        (None, {"kd_temperature": 4.0}, r"kd_temperature=4\.0 is for method 'distill-weighted' or 'logit-kd'"),
+        ("timm/resnet18", {"zoo_lite": True}, "zoo_lite=True is for method 'zoo'"),
+    ],
+)
+def test_what_nothing_in_a_race_would_heed_is_refused_before_data_are_read(deploy, option, told, tmp_path) -> None:
+    with pytest.raises(InputError, match=told):
+        race("nowhere/", ["timm/resnet18"], out=tmp_path / "run", deploy=deploy, **option)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow

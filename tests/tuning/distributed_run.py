@@ -40,11 +40,13 @@ def main(
 ) -> None:
     torch.set_num_threads(1)
     settings: dict = {"steps": 12, "batch_size": 16, "keep_best": False, "checkpoint_every_steps": 6, "l2_sp": 0.01}
-    settings |= {"trade_off": 1.0, "bootstrap_resamples": 20, "observer": _stopper(steps)}
+    settings |= {"bootstrap_resamples": 20, "observer": _stopper(steps)}
     if learning_rate is not None:
         settings |= {"learning_rate": learning_rate, "head_learning_rate": learning_rate}
     if budget is not None:
         settings |= {"steps": None, "budget": budget, "mixup": 0.2, "ema": 0.9}
+    if method != "fine-tune":
+        settings["trade_off"] = 1.0
     teachers = [] if method == "fine-tune" else [perceptron(1), perceptron(2, width=24)]
     if slow_teacher:  # seconds for each of its three batches
         teachers[1].module.body.insert(0, Sleep(slow_teacher))

@@ -11,7 +11,7 @@ from test_kinds import WordBackbone, sentences
 from test_rates import FIRST, large_task, same_weights
 from tuning_networks import make_task, perceptron
 
-from hubscout.errors import CheckpointError, DivergedError, InputError, InterruptedRunError
+from hubscout.errors import DivergedError, InterruptedRunError, OtherRunError
 from hubscout.runs.events import Progress
 from hubscout.tasks import Task
 from hubscout.tuning import tune
@@ -61,34 +61,80 @@ def test_numbers_follow_teachers_that_know_more_as_if_that_had_been_asked_for():
     assert same_weights(open_run, tune(task, perceptron(0, width=16), [perceptron(1, width=64)], "b-tuning", **OPEN))
 
 
+def stop(event: object) -> None:
+    if isinstance(event, Progress) and event.step >= 150:
+        raise KeyboardInterrupt
+
+
 def test_a_run_that_left_its_teachers_is_resumed_without_them_and_is_not_that_of_who_insists(tmp_path):
     def run(out, method=None, **options):
         return tune(
             large_task("regression"), perceptron(0, width=64), [perceptron(1, width=4)], method, out=out, **options
         )
 
-    def stop(event: object) -> None:
-        if isinstance(event, Progress) and event.step >= 150:
-            raise KeyboardInterrupt
-
     whole = run(tmp_path / "whole", **OPEN)
     with pytest.raises((KeyboardInterrupt, InterruptedRunError)):
         run(tmp_path / "stopped", observer=stop, **OPEN)
     resumed = run(tmp_path / "stopped", **OPEN)
+    assert [note for note in resumed.notes if note.startswith("Resumed after step")]
     assert same_weights(whole, resumed)
     assert not [note for note in resumed.notes if "Too slow" in note]
     assert (resumed.method, resumed.teachers) == ("fine-tune", ())
     again = run(tmp_path / "whole", **OPEN)
     assert again.teachers == ()
     assert same_weights(whole, again)
-    with pytest.raises(CheckpointError):
+    with pytest.raises(OtherRunError, match="holds a run that has left its teachers"):
         run(tmp_path / "whole", "b-tuning", **OPEN)
 
 
-def test_teachers_of_numbers_are_followed_where_no_rate_is_searched_and_that_is_said():
+WEIGHED = "The teachers stay: after 36 steps without teachers"
+SEARCHED = "No short run weighs the teachers, since no learning rate is searched: they are followed."
+
+
+@pytest.mark.parametrize(("options", "told"), [({}, WEIGHED), ({"learning_rate": 1e-3}, SEARCHED)])
+def test_why_teachers_of_numbers_are_followed_is_told_of_a_resumed_run_and_of_one_that_starts_anew_too(
+    options, told, tmp_path, request
+):
+    def run(**more):
+        given = large_task("regression"), perceptron(0, width=16), [perceptron(1, width=64)]
+        return tune(*given, **{**OPEN, **options, **more})
+
+    with pytest.raises((KeyboardInterrupt, InterruptedRunError)):
+        run(out=tmp_path, observer=stop)
+    resumed = run(out=tmp_path)
+    times = request.getfixturevalue("diverges_once")
+    anew = run()
+    assert [note for note in resumed.notes if note.startswith("Resumed after step")]
+    assert len(times) == 2
+    for tuned in (resumed, anew):
+        assert tuned.method == "b-tuning"
+        assert [note.startswith(told) for note in tuned.notes if "weighs the teachers" in note or "stay:" in note] == [
+            True
+        ]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"teacher_targets": "live"}, "they give more than one answer per sample"),
+        ({"feature_trade_off": 0.5}, "they give more than one answer per sample"),
+        ({"linear_probe": False}, "their linear probes are not measured"),
+    ],
+)
+def test_teachers_of_numbers_that_no_short_run_can_weigh_are_followed_and_that_is_said(options, why):
+    tuned = tune(large_task("regression"), perceptron(0, width=64), [perceptron(1, width=4)], **{**OPEN, **options})
+    assert (tuned.method, len(tuned.teachers)) == ("b-tuning", 1)
+    (note,) = [note for note in tuned.notes if "Short runs of" in note]
+    assert note.startswith(f"No short run weighs the teachers, since {why}: they are followed. Short runs")
+
+
+def test_teachers_of_numbers_are_followed_where_no_rate_is_searched_and_both_are_said():
     tuned = tune(make_task("regression"), perceptron(0), [perceptron(1)], **QUICK)
     assert tuned.teachers == ("small/perceptron-1-16",)
-    assert [note for note in tuned.notes if note.startswith("There was no search for a learning rate, in which")]
+    assert SEARCHED in tuned.notes
+    assert [note for note in tuned.notes if note.startswith("No learning rate was given. The run is too short")]
+    asked = tune(make_task("regression"), perceptron(0), [perceptron(1)], "b-tuning", **QUICK)
+    assert SEARCHED not in asked.notes
 
 
 def test_tags_leave_their_teachers_unless_somebody_asks():
@@ -135,7 +181,8 @@ def test_teachers_of_numbers_stay_where_the_short_run_without_them_diverges(monk
     monkeypatch.setattr(default_method, "short_run", diverged)
     tuned = tune(large_task("regression"), perceptron(0, width=64), [perceptron(1, width=4)], **OPEN)
     assert tuned.method == "b-tuning"
-    assert "The teachers stay: 36 steps without them diverge." in tuned.notes
+    (note,) = [note for note in tuned.notes if "Short runs" in note]
+    assert note.startswith("The teachers stay: 36 steps without them diverge. Short runs")
 
 
 @pytest.fixture
@@ -158,7 +205,7 @@ def test_a_run_that_starts_anew_below_the_rate_that_was_found_keeps_its_method(a
     from hubscout.tuning import tuning_run
 
     chosen = RateChoice(FIRST, "Short runs.")
-    monkeypatch.setattr(tuning_run, "search_rate", lambda run, untaught: chosen)
+    monkeypatch.setattr(tuning_run, "search_rate", lambda run, weighing: chosen)
     tuned = tune(large_task(), perceptron(0), method=asked, **OPEN)
     assert [note for note in tuned.notes if "restarts with" in note]
     assert (len(diverges_once), tuned.method) == (2, "b-tuning")
@@ -170,10 +217,54 @@ def test_numbers_that_left_their_teachers_start_anew_without_them(diverges_once)
     assert (len(diverges_once), tuned.method, tuned.teachers) == (2, "fine-tune", ())
 
 
-def test_a_trade_off_is_refused_where_there_is_nothing_to_weigh():
-    with pytest.raises(InputError, match="trade_off=2 weighs what a method follows"):
-        tune(make_task("regression"), perceptron(0), trade_off=2.0, **QUICK)
-    assert tune(make_task(), perceptron(0), trade_off=2.0, **QUICK).method == "b-tuning"
+@pytest.mark.parametrize(
+    ("task", "options", "dropped"),
+    [
+        (lambda: make_task("regression"), {"trade_off": 2.0, "posterior_folds": 3}, "posterior_folds=3, trade_off=2.0"),
+        (make_task, {"freeze": "all", "posterior_folds": 3}, "posterior_folds=3"),
+        (make_task, {"freeze": "all", "posterior_folds": 1}, ""),  # which is without folds
+        (make_task, {"trade_off": 2.0, "posterior_folds": 3}, ""),
+    ],
+)
+def test_where_the_data_decide_a_note_names_what_is_not_heeded(task, options, dropped):
+    tuned = tune(task(), perceptron(0), **{**QUICK, **options})
+    told = [note for note in tuned.notes if "heeded" in note]
+    assert told == ([f"Not heeded by fine-tune without teachers: {dropped}."] if dropped else [])
+
+
+def test_what_teachers_of_tags_would_have_heeded_is_named():
+    options = {"trade_off": 5.0, "temperature": 3.0, "label_share": 0.3}
+    left = tune(sentences(), WordBackbone(0), [WordBackbone(1)], **QUICK, **options)
+    told = "Not heeded by fine-tune without teachers: label_share=0.3, temperature=3.0, trade_off=5.0."
+    assert left.notes.count(told) == 1
+    asked = tune(sentences(), WordBackbone(0), [WordBackbone(1)], "b-tuning", **QUICK, **options)
+    assert not [note for note in asked.notes if "heeded" in note]
+
+
+def test_what_teachers_of_numbers_would_have_heeded_is_named_where_they_are_left(tmp_path):
+    given = large_task("regression"), perceptron(0, width=64), [perceptron(1, width=4)]
+    options = {**OPEN, "out": tmp_path, "trade_off": 2.0, "label_share": 0.2}
+    with pytest.raises((KeyboardInterrupt, InterruptedRunError)):
+        tune(*given, observer=stop, **options)
+    resumed = tune(*given, **options)
+    assert [note for note in resumed.notes if note.startswith("Resumed after step")]
+    assert resumed.notes.count("Not heeded by fine-tune without teachers: label_share=0.2, trade_off=2.0.") == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "before"),
+    [
+        (lambda: (make_task(), perceptron(0)), "fine-tune"),
+        (lambda: (sentences(), WordBackbone(0), [WordBackbone(1)]), "b-tuning"),
+    ],
+)
+def test_a_run_of_another_default_says_which_method_goes_on_with_it(given, before, tmp_path):
+    first = tune(*given(), method=before, out=tmp_path, **QUICK)
+    with pytest.raises(OtherRunError, match=f"what is taken then has changed: method='{before}'"):
+        tune(*given(), out=tmp_path, **QUICK)
+    assert same_weights(first, tune(*given(), method=before, out=tmp_path, **QUICK))
+    with pytest.raises(OtherRunError, match="Give the same arguments to resume it, or"):
+        tune(*given(), method=before, out=tmp_path, **{**QUICK, "epochs": 2})
 
 
 def test_the_probe_of_a_backbone_that_stays_is_fine_tuning():

@@ -8,11 +8,12 @@ from PIL import Image
 from rich.console import Console
 from tuning_networks import convolutional, make_task, perceptron
 
-from hubscout.errors import RunError
+from hubscout.errors import InputError, RunError
 from hubscout.tasks import Task
 from hubscout.tuning.method_comparison import compare
 
-QUICK = {"epochs": 1, "batch_size": 16, "trade_off": 0.1}
+PLAIN = {"epochs": 1, "batch_size": 16}
+QUICK = {**PLAIN, "trade_off": 0.1}
 
 
 def test_all_methods_over_seeds_on_equal_terms(tmp_path):
@@ -33,14 +34,14 @@ def test_all_methods_over_seeds_on_equal_terms(tmp_path):
     assert again.trials == found.trials  # seconds too: nothing ran again
     with pytest.raises(RunError, match="another comparison"):
         compare(task, convolutional(0), [convolutional(2)], seeds=(0,), out=tmp_path, **QUICK)
-    other = {"methods": ("fine-tune",), "seeds": (0,), "out": tmp_path, **QUICK}
+    other = {"methods": ("fine-tune",), "seeds": (0,), "out": tmp_path, **PLAIN}
     assert len(compare(task, convolutional(0), [convolutional(2)], overwrite=True, **other).trials) == 1
     assert len(compare(task, convolutional(0), [convolutional(2)], resume=True, **other).trials) == 1
 
 
 @pytest.mark.parametrize("missing", [1, 20])
 def test_a_journal_that_was_cut_loses_no_other_trial(task, tmp_path, missing):
-    options = {"methods": ("fine-tune",), "out": tmp_path, **QUICK}
+    options = {"methods": ("fine-tune",), "out": tmp_path, **PLAIN}
     journal = tmp_path / "trials.jsonl"
     first = compare(task, perceptron(0), [], seeds=(0, 1), **options)
     journal.write_bytes(journal.read_bytes()[:-missing])
@@ -52,9 +53,17 @@ def test_a_journal_that_was_cut_loses_no_other_trial(task, tmp_path, missing):
 
 
 def test_a_method_that_cannot_run_is_named_with_its_reason(task):
-    found = compare(task, perceptron(0), [perceptron(1, width=24)], methods=("fine-tune", "zoo"), seeds=(0,), **QUICK)
+    found = compare(task, perceptron(0), [perceptron(1, width=24)], methods=("fine-tune", "zoo"), seeds=(0,), **PLAIN)
     assert found.methods == ("fine-tune",)
     assert "one architecture" in found.failures["zoo"]
+
+
+def test_an_option_that_none_of_the_methods_heeds_is_refused_before_anything_runs(task, tmp_path):
+    with pytest.raises(InputError, match=r"kd_temperature=4\.0 is for method 'distill-weighted' or 'logit-kd'"):
+        compare(task, perceptron(0), [perceptron(1)], out=tmp_path / "run", kd_temperature=4.0, **QUICK)
+    with pytest.raises(InputError, match=r"trade_off=0\.1 is for method"):
+        compare(task, perceptron(0), [perceptron(1)], methods=("fine-tune", "zoo"), out=tmp_path / "run", **QUICK)
+    assert not (tmp_path / "run").exists()
 
 
 def test_runs_in_other_processes_give_the_same(tmp_path):

@@ -177,6 +177,22 @@ def test_half_of_a_rate_that_falls_back_to_guessing_is_tried():
     assert 2 * first not in slow.tried
 
 
+@pytest.mark.parametrize("climbs", [0, 1])
+def test_half_of_a_rate_is_not_tried_after_the_deadline(climbs):
+    first = rates_of("adamw", "array").first
+    good = [first, round_rate(4 * first)][: climbs + 1]
+
+    def r2(rate):
+        runs.loop.is_late = rate not in good
+        return 0.5 + 0.2 * good.index(rate) if rate in good else -0.001
+
+    runs = ShortRuns(r2)
+    choice = search_rate(runs)
+    assert runs.tried == [*good, round_rate(4 * good[-1])]
+    assert choice.learning_rate == good[-1]
+    assert "There is no time to try others." in choice.reason
+
+
 @pytest.mark.parametrize("method", ["fine-tune", "b-tuning", "logit-kd", "distill-weighted", "kd"])
 def test_the_first_steps_for_numbers_do_not_throw_a_network_off(method):
     def many_positive_features(seed: int):

@@ -129,3 +129,8 @@ def test_divergence_is_a_result_and_a_broken_model_a_failure(tmp_path):
 def test_bad_arguments(tmp_path):
     with pytest.raises(InputError, match="learning_rate is what the search is over"):
         reference(image_task(), MODELS, out=tmp_path, learning_rate=0.1)
+
+
+def test_what_fine_tuning_does_not_heed_is_refused_before_data_are_read(tmp_path):
+    with pytest.raises(InputError, match=r"label_share=0\.2 is for method 'b-tuning': leave it out"):
+        reference(None, MODELS, out=tmp_path, label_share=0.2)

@@ -58,9 +58,11 @@ def test_they_share_one_part_of_the_time_in_their_order():
     assert 0.95 * BUDGET < seconds < 1.05 * BUDGET
 
 
-@pytest.mark.parametrize("rate", [None, 1e-3])
-def test_without_any_in_time_the_model_is_tuned_as_without_teachers(rate):
-    tuned, seconds = timed(heavy(SLOW, 1), heavy(SLOW, 2), learning_rate=rate)
+@pytest.mark.parametrize(("rate", "answers"), [(None, "cached"), (1e-3, "cached"), (1e-3, "left-out"), (1e-3, "live")])
+def test_without_any_in_time_the_model_is_tuned_as_without_teachers(rate, answers):
+    tuned, seconds = timed(heavy(SLOW, 1), heavy(SLOW, 2), learning_rate=rate, teacher_targets=answers)
+    told = f"Not heeded by b-tuning without teachers: teacher_targets='{answers}'."
+    assert (told in tuned.notes) == (answers != "cached")
     alone, _ = timed(learning_rate=rate)
     assert (tuned.method, tuned.teachers) == (alone.method, ()) == ("b-tuning", ())
     assert left_out(tuned)[0].endswith("The model is tuned without teachers.")
@@ -99,6 +101,12 @@ def test_the_pass_of_a_run_without_teachers_is_kept_for_whoever_resumes_it(tmp_p
     assert any((tmp_path / "run" / "teaching").iterdir())
     resumed = tune(make_task(n=5120), heavy(0.001), **how)
     assert (resumed.method, resumed.teachers) == ("b-tuning", ())
+
+
+def test_a_method_that_loses_its_teachers_names_what_is_not_heeded_without_them():
+    tuned, _ = timed(heavy(SLOW, 1), method="logit-kd", kd_temperature=4.0, trade_off=0.2, learning_rate=1e-3)
+    assert (tuned.method, tuned.teachers) == ("fine-tune", ())
+    assert "Not heeded by fine-tune without teachers: kd_temperature=4.0, trade_off=0.2." in tuned.notes
 
 
 def test_features_that_are_cached_cost_nothing(tmp_path):

@@ -121,6 +121,19 @@ def test_a_search_that_takes_longer_than_was_planned_is_cut_short():
     assert tuned.steps > 30
 
 
+@pytest.mark.parametrize(("budget", "weighed"), [(3.6, False), (8, True)])
+def test_teachers_are_weighed_where_there_is_time_for_one_more_short_run(budget, weighed):
+    """Of 0.01 s per step: the search alone takes 300 steps and more, and 320 with a short run without teachers."""
+    began = CLOCK.now
+    options = {**OPTIONS, "learning_rate": None, "method": None}
+    tuned = tune(make_task("regression"), slow(0.01), [perceptron(1)], budget=budget, **options)
+    assert 0.9 * budget < CLOCK.now - began < 1.1 * budget
+    (note,) = [note for note in tuned.notes if "Short runs of" in note]
+    told = "No short run weighs the teachers, since there is no time for it: they are followed. Short runs"
+    assert note.startswith(told) != weighed
+    assert ("steps without teachers the model has" in note) == weighed
+
+
 def test_too_short_a_budget_still_gives_a_model():
     tuned = tune(make_task(), slow(0.01), budget="10ms", **OPTIONS)
     assert tuned.steps >= 1

@@ -85,7 +85,7 @@ def race(
         raise InputError("--resume and --overwrite need the folder of the race: give --out.")
     options.check_amounts(budget=budget)
     chosen: dict[str, Any] = read_settings(settings or [])
-    arguments_of(chosen, device, seed)
+    arguments_of(chosen, device, seed, deploy)
     engine_options = where.options()
     check_wishes(where.engine, engine_options, device=device, accelerate=accelerate, deploy=deploy)
     check_limits(**vars(limits))

@@ -122,7 +122,7 @@ def tune(
     from hubscout.features import FeatureCache
     from hubscout.optional import require_onnx
     from hubscout.tuning.arguments import TuningArguments
-    from hubscout.tuning.choices import FOLLOWS_LABELS, check_choices, check_heeded
+    from hubscout.tuning.choices import ALL, FOLLOWS_LABELS, check_choices, check_heeded
 
     chosen: dict[str, Any] = {**options.given(training), **read_settings(settings or [])}
     arguments = TuningArguments.of(**chosen)
@@ -131,15 +131,12 @@ def tune(
     else:
         options.only_for("--method all", seeds=seeds, engine=engine, address=address)
     if not teachers:
-        follows = method in (None, FOLLOWS_LABELS)
-        told = {"trade_off": None if follows else training.trade_off, "teacher_targets": training.teacher_targets}
-        options.only_for("--teachers", top=top, **told)
+        options.only_for("--teachers", top=top)
     if method == "all" and not teachers:
         raise InputError("--method all compares methods that learn from teachers: give --teachers.")
     checked = FOLLOWS_LABELS if method in (None, "all") else method
     check_choices(model, teachers, checked, arguments, out, **vars(existing))
-    if method != "all":
-        check_heeded(arguments, method, teachers)
+    check_heeded(arguments, ALL if method == "all" else method, teachers)
     where = options.Engine(engine or "local", address)
     engine_options = where.options()
     chosen["cache"] = None if keep.no_cache else FeatureCache(keep.cache)

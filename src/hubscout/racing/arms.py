@@ -6,7 +6,6 @@ import math
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from textwrap import shorten
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +17,7 @@ from hubscout.racing.race_journal import BEST
 from hubscout.racing.rungs import Pace, Rung
 from hubscout.runs.race_record import Arm, Look
 from hubscout.runs.tuning_record import read_tuning
+from hubscout.tuning.choices import FOLLOWS_LABELS
 from hubscout.tuning.time_budget import PACE_STEPS
 
 if TYPE_CHECKING:
@@ -43,8 +43,9 @@ class Runner:
     arm: Arm
     arguments: TuningArguments
     folder: Path
-    teachers: tuple[str, ...] = ()
-    """Of the model to deploy; arms of the race have none."""
+    teachers: tuple[str, ...] | None = None
+    """Of the model to deploy, which is tuned as by `tune` without a method, also where nobody is left to teach it.
+    None: an arm of the race, which is fine-tuned."""
     seconds: float | None = None
     """That there are for everything: teachers that are too slow for that are left out."""
     steps: int = 0
@@ -70,14 +71,14 @@ class Runner:
         from hubscout.runs.events import silent
         from hubscout.tuning.single_run import SingleRun
 
-        method, cache = "b-tuning" if self.teachers else "fine-tune", FeatureCache()  # where the ranking has left them
-        task = self.task.open()
+        taught, cache = self.teachers is not None, FeatureCache()  # where the ranking has left features
+        method, task = FOLLOWS_LABELS if taught else "fine-tune", self.task.open()
         if rows is not None and rows < len(task.train):
             held_out = task.validation.take(np.arange(min(len(task.validation), max(100, rows // 4))))
             fewer = task.subset(rows)
             task = replace(fewer, splits={**fewer.splits, "validation": held_out})
-        given = task, self.arm.model, self.teachers, method, self.arguments, folder, cache, silent
-        run = SingleRun(*given, budget=self.seconds, method_is_open=True)
+        given = task, self.arm.model, self.teachers or (), method, self.arguments, folder, cache, silent
+        run = SingleRun(*given, budget=self.seconds, method_is_open=taught)
         run.begin(resume=folder is not None)
         run.frozen_features.forget()
         loop, state = run.loop, run.loop.train_state
@@ -156,7 +157,7 @@ class Study:
 
     def __call__(self) -> tuple[tuple[str, ...], str]:
         """Those that there is time for, and who was left out, in words."""
-        teachers = self.runner.teachers
+        teachers = self.runner.teachers or ()
         try:
             run = self.runner.begin(None)
         except InterruptedRunError as error:
@@ -195,8 +196,20 @@ class Speed:
 def failed_look(arm: Arm, rung: Rung, seconds: float, error: Exception) -> Look:
     """What is seen of an arm that could not be trained: why."""
     told = error.what if isinstance(error, DivergedError) else one_line(error)  # its advice is for `tune`
-    failure = f"{type(error).__name__}: {shorten(told, LONGEST_FAILURE, placeholder=' …')}"
+    failure = f"{type(error).__name__}: {cut_short(told, LONGEST_FAILURE)}"
     return Look(arm=arm, rung=rung.number, steps=rung.steps, seconds=seconds, failure=failure)
+
+
+def cut_short(text: str, longest: int) -> str:
+    """The beginning of a long text: whole words, if the last of them is not most of it.
+
+    >>> cut_short("it cannot be opened", 14), cut_short("it is /home/ann/models/one", 14)
+    ('it cannot be …', 'it is /home/a…')
+    """
+    if len(text) <= longest:
+        return text
+    words = text[: longest - 1].rpartition(" ")[0]
+    return f"{words} …" if len(words) > longest // 2 else f"{text[: longest - 1]}…"
 
 
 def step_of(checkpoint: Path) -> int:

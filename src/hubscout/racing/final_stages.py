@@ -22,6 +22,7 @@ from hubscout.ranking.jobs import TaskReference
 from hubscout.runs.race_display import called
 from hubscout.runs.run_folder import RACE_DEPLOYED, RACE_WINNER
 from hubscout.tuning.arguments import RESTART_FACTOR
+from hubscout.tuning.choices import NOT_HEEDED, unheeded_note
 from hubscout.tuning.rates import Grid
 from hubscout.tuning.time_budget import TESTED_IN_PART
 
@@ -164,31 +165,39 @@ class FinalStages:
     def deployed(self, winner: Arm, tuned: Tuned, teachers: Sequence[str], rate: float | None) -> Tuned:
         """The model to deploy, taught by `teachers`; the winner itself where it is the model to deploy.
 
+        Done before, it is taken as it is, who taught it included: the rules of who teaches may have changed since.
         `rate` is the learning rate that was best for it in the race; None where it has not raced.
         """
         from hubscout.tuning.default_method import may_teach
 
-        plan = self.plan
+        plan, record = self.plan, self.plan.journal.record
+        if "deploy" in plan.journal.stages_done:  # whoever would teach it now
+            plan.journal.deploy(plan.deploy, record.taught.get(plan.deploy, ()))
+            return opened(plan.folder / RACE_DEPLOYED, plan.deploy)
         if not may_teach(plan.task.kind) and winner.model != plan.deploy:
             plan.note("teachers of tags were no gain where they were tried: nobody teaches the model to deploy")
             teachers = ()
         teachers = self._in_time(tuple(teachers)) if teachers and winner.model != plan.deploy else teachers
-        if plan.journal.record.has_other_teachers(plan.deploy, teachers):
+        if record.has_other_teachers(plan.deploy, teachers):
             drop_lessons(plan.folder, plan.deploy)
         plan.journal.deploy(plan.deploy, teachers)
         if winner.model == plan.deploy:
             plan.notes.append("the model to deploy has won: nobody teaches it")
+            plan.notes += [told for told in [unheeded_note(plan.asked, "fine-tune", ())] if told]
             put_in_place(plan.folder / RACE_WINNER, plan.folder / RACE_DEPLOYED)
             return tuned
-        floor = None if self.refit or "deploy" in plan.journal.stages_done else plan.probe_of(plan.deploy)
+        floor = None if self.refit else plan.probe_of(plan.deploy)
         chosen = rate if rate is not None else self._best_rate(tuple(teachers))
         for slower in range(plan.asked.restarts + 1):
             runner = self._lesson(float(f"{chosen / RESTART_FACTOR**slower:.3g}"), tuple(teachers))
             try:
                 learner = self._on_all(runner) if self.refit else runner
-                return self._made("deploy", learner, RACE_DEPLOYED, later=0, floor=floor)
+                made = self._made("deploy", learner, RACE_DEPLOYED, later=0, floor=floor)
             except DivergedError as error:
-                plan.note(f"{called(runner.arm, plan.journal.record)} diverged while it was taught: {error.what}")
+                plan.note(f"{called(runner.arm, record)} diverged while it was taught: {error.what}")
+            else:
+                plan.notes += [note for note in made.notes if note.startswith(NOT_HEEDED)]
+                return made
         raise TuningError(f"{plan.deploy} diverged at every learning rate.")
 
     def _in_time(self, teachers: tuple[str, ...]) -> tuple[str, ...]:

@@ -131,7 +131,7 @@ class FitProbe:
         began, folder = time.perf_counter(), self.runner.folder
         # Without its teachers: their frozen features take time, and only the model's own probe is wanted.
         arguments = self.runner.arguments.replace(keep_best=True)
-        run = replace(self.runner, teachers=(), arguments=arguments).begin(None, self.rows)
+        run = replace(self.runner, teachers=None, arguments=arguments).begin(None, self.rows)
         said = probe_outcome(run.frozen_features, run.model, "validation").predicted
         measure_probes(run, splits=("validation",))
         state = run.loop.train_state

@@ -44,6 +44,7 @@ from hubscout.runs.texts import counted, human_seconds
 from hubscout.tasks import Task, open_task
 from hubscout.tuning import TuningArguments
 from hubscout.tuning.arguments import check_names
+from hubscout.tuning.choices import FOLLOWS_LABELS, check_heeded, unheeded
 from hubscout.tuning.readable import read_through
 
 SETTINGS = {
@@ -95,7 +96,8 @@ def race(
 
     Every model is ranked by its evidence. Then each is tuned a little at several learning rates, judged on the same
     held-out samples, and those without a chance are given up; the rest go on from where they are. The winner is tuned
-    to its end.
+    to its end. All of this is fine-tuning, also where `tune` without a method would follow labels by B-Tuning; a model
+    to `deploy` is tuned as by `tune` without a method.
 
     Args:
         task: the labelled data, or what `hubscout.open_task` opens.
@@ -111,7 +113,8 @@ def race(
         max_latency: race only models of at most so many seconds for one sample, or a text such as "20ms".
         refit: tune the winner again on train and validation together, with the learning rate that won.
         deploy: a model that is tuned after the race by B-Tuning, with the winner and those that are tied with it as
-            its teachers (but for tags, where teachers were no gain); it is in `out`/deployed.
+            its teachers (but for tags, where teachers were no gain); it is in `out`/deployed. Where there is no time
+            for teachers, classes follow their labels.
         folds: finalists that the last rung cannot tell apart are also trained and judged on so many folds in all, for
             small data; 1 judges them on one.
         prior: add to the evidence what earlier races of the same recipe on this machine showed of each model.
@@ -143,7 +146,7 @@ def race(
     check_names(options, keywords(race))
     clock = Clock(None if budget is None else parse_seconds(budget), time.perf_counter() if began is None else began)
     check_folder(out, *TRACES, resume=resume, overwrite=overwrite)
-    arguments = arguments_of(options, device, seed)
+    arguments = arguments_of(options, device, seed, deploy)
     check_wishes(engine, engine_options, device=device, accelerate=accelerate, deploy=deploy)
     limits: dict[str, Any] = {"max_params": max_params, "max_flops": max_flops, "max_latency": max_latency}
     check_limits(**limits)
@@ -305,6 +308,11 @@ def check_wishes(
         check_identifier(deploy)
 
 
-def arguments_of(options: Mapping[str, Any], device: str, seed: int) -> TuningArguments:
-    """What the arms have in common, with the settings of a race; a wrong name or value is an error."""
-    return TuningArguments.of(**{**SETTINGS, **options, "device": device, "seed": seed})
+def arguments_of(options: Mapping[str, Any], device: str, seed: int, deploy: str | None) -> TuningArguments:
+    """What the arms have in common, with the settings of a race; what nothing in it would heed is an error."""
+    arguments = TuningArguments.of(**{**SETTINGS, **options, "device": device, "seed": seed})
+    check_heeded(arguments, FOLLOWS_LABELS, ["the winners"])
+    if deploy is None:
+        for name, value in unheeded(arguments, "fine-tune", ()).items():
+            raise InputError(f"{name}={value!r} is for a model to deploy: give deploy=..., or leave it out.")
+    return arguments

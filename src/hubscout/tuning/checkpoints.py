@@ -80,6 +80,8 @@ class Checkpoints:
     folder: Path
     identity: Mapping[str, Any]
     keep: int = 2
+    method_is_open: bool = False
+    """Whether nobody asked for the method: then it may be another one than it was."""
 
     def write(self, step: int, state: Mapping[str, Any]) -> Path:
         """Write the state after `step` steps; older checkpoints beyond the last `keep` are removed.
@@ -147,9 +149,12 @@ class Checkpoints:
             if found.get(name) != wanted.get(name)
         ]
         if differing:
+            hint, method = "", found.get("method")
+            if self.method_is_open and method != wanted.get("method"):
+                hint = f" (no method was given, and what is taken then has changed: method={method!r})"
             raise OtherRunError(
-                f"{path} belongs to another run: {'; '.join(differing)}. Give the same arguments to resume it, or "
-                "another folder, or overwrite it (overwrite=True, --overwrite)."
+                f"{path} belongs to another run: {'; '.join(differing)}. Give the same arguments to resume it{hint}, "
+                "or another folder, or overwrite it (overwrite=True, --overwrite)."
             )
         return state
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,20 +29,33 @@ USES_TEACHERS = {
     "zoo": True,
 }
 """The methods of hubscout itself, known without importing them."""
+ALL = ("fine-tune", "kd", "zoo", "b-tuning")
+"""Those that `compare` compares."""
 FOLLOWS_LABELS = "b-tuning"
 """The one that has something to follow where nobody teaches."""
-_DISTILS_ANSWERS = ("distill-weighted", "logit-kd")
+_DISTIL_ANSWERS = ("distill-weighted", "logit-kd")
+_MIX_ANSWERS = ("b-tuning", *_DISTIL_ANSWERS)
+_FOLLOW_TEACHERS = (*_MIX_ANSWERS, "kd")
 HEEDED_BY = {
-    "feature_trade_off": ("b-tuning", *_DISTILS_ANSWERS),
-    "kd_temperature": _DISTILS_ANSWERS,
+    "feature_trade_off": _MIX_ANSWERS,
+    "kd_temperature": _DISTIL_ANSWERS,
     "label_share": ("b-tuning",),
     "posterior_folds": ("b-tuning",),
+    "teacher_targets": _FOLLOW_TEACHERS,
+    "teacher_views": _FOLLOW_TEACHERS,
+    "teacher_weights": _MIX_ANSWERS,
+    "temperature": _MIX_ANSWERS,
+    "trade_off": _FOLLOW_TEACHERS,
     "zoo_lite": ("zoo",),
     "zoo_start": ("zoo",),
 }
-"""Arguments that only some of the methods of hubscout heed."""
-FOR_TEACHERS = {*HEEDED_BY, "teacher_targets", "teacher_views", "teacher_weights", "temperature"} - {"posterior_folds"}
-"""Arguments that say nothing where nobody teaches."""
+"""Of the methods of hubscout those that heed an argument; all of them heed what is not here."""
+HEEDED_WITHOUT_TEACHERS = ("posterior_folds", "trade_off")
+"""Of those arguments the ones that say something where nobody teaches."""
+HEEDED_BESIDE = {"teacher_views": ("teacher_targets", "views"), "temperature": ("teacher_weights", "softmax")}
+"""Arguments that say something only where another one has this value."""
+
+NOT_HEEDED = "Not heeded by"
 
 
 def check_choices(
@@ -70,19 +83,66 @@ def check_choices(
     check_folder(folder, f"{CHECKPOINTS}/step-*.pt", resume=resume, overwrite=overwrite)
 
 
-def check_heeded(arguments: TuningArguments, method: str | None, teachers: Any) -> None:
-    """Refuse arguments that this method, or a run without teachers, would not heed. None: the method is open."""
-    if method is not None and method not in USES_TEACHERS:
-        return  # a plug-in heeds what it likes
-    for name in sorted(FOR_TEACHERS | HEEDED_BY.keys()):
-        value = getattr(arguments, name)
-        if value == getattr(type(arguments), name):
+def unheeded(arguments: TuningArguments, method: str, teachers: Any) -> dict[str, Any]:
+    """The arguments that were given and that a run by this method, with these teachers, does not heed.
+
+    >>> from hubscout.tuning import TuningArguments
+    >>> unheeded(TuningArguments(label_share=0.2, trade_off=3.0, epochs=5), "kd", ["timm/a"])
+    {'label_share': 0.2}
+    """
+    if method not in USES_TEACHERS:
+        return {}  # a plug-in heeds what it likes
+
+    def is_heeded(name: str) -> bool:
+        other, value = HEEDED_BESIDE.get(name, ("", None))
+        beside = not other or getattr(arguments, other) == value
+        return beside and method in HEEDED_BY[name] and (bool(teachers) or name in HEEDED_WITHOUT_TEACHERS)
+
+    given = {name: getattr(arguments, name) for name in HEEDED_BY}
+    default = type(arguments)
+    return {name: value for name, value in given.items() if value != getattr(default, name) and not is_heeded(name)}
+
+
+def check_heeded(arguments: TuningArguments, method: str | Sequence[str] | None, teachers: Any) -> None:
+    """Refuse arguments that nothing would heed, whatever the data are.
+
+    Where nobody asks for a method, the data may decide for one that heeds less: the run says so in a note.
+
+    Args:
+        arguments: of the run.
+        method: that was asked for, or several that are compared; None where nobody asked for one.
+        teachers: that were given.
+
+    Raises:
+        InputError: an argument that none of the methods heeds, or none without teachers.
+
+    """
+    methods = [method or FOLLOWS_LABELS] if method is None or isinstance(method, str) else list(method)
+    first, *others = (unheeded(arguments, one, teachers) for one in methods)
+    for name, value in first.items():
+        if not all(name in other for other in others):
             continue
-        methods = HEEDED_BY.get(name, USES_TEACHERS)
-        if not teachers and name in FOR_TEACHERS:
-            raise InputError(f"{name}={value!r} is for runs with teachers: give teachers=..., or leave it out.")
-        if (method or FOLLOWS_LABELS) in USES_TEACHERS.keys() - {*methods}:
-            raise InputError(f"{name}={value!r} is for method {' or '.join(map(repr, methods))}: leave it out.")
+        told, by = f"{name}={value!r}", HEEDED_BY[name]
+        if not {*by} & {*methods}:
+            raise InputError(f"{told} is for method {' or '.join(map(repr, by))}: leave it out.")
+        if not teachers and name not in HEEDED_WITHOUT_TEACHERS:
+            raise InputError(f"{told} is for runs with teachers: give teachers=..., or leave it out.")
+        other, wanted = HEEDED_BESIDE[name]
+        raise InputError(f"{told} is for {other}={wanted!r}: leave it out.")
+
+
+def unheeded_note(arguments: TuningArguments, method: str, teachers: Any) -> str:
+    """What the user should know where the data or the time decided for a run that does not heed all; else empty.
+
+    >>> from hubscout.tuning import TuningArguments
+    >>> unheeded_note(TuningArguments(label_share=0.2, trade_off=3.0), "fine-tune", ())
+    'Not heeded by fine-tune without teachers: label_share=0.2, trade_off=3.0.'
+    """
+    found = unheeded(arguments, method, teachers)
+    if found.get("posterior_folds") == 1:  # no folds, which it does not have
+        del found["posterior_folds"]
+    told = ", ".join(f"{name}={value!r}" for name, value in found.items())
+    return f"{NOT_HEEDED} {method}{'' if teachers else ' without teachers'}: {told}." if told else ""
 
 
 def heeded(options: Mapping[str, Any], method: str) -> dict[str, Any]:
@@ -91,10 +151,8 @@ def heeded(options: Mapping[str, Any], method: str) -> dict[str, Any]:
     >>> heeded({"label_share": 0.0, "zoo_lite": True, "epochs": 3}, "zoo")
     {'zoo_lite': True, 'epochs': 3}
     """
-    known = USES_TEACHERS.keys()
-    alone = set() if USES_TEACHERS.get(method, True) else FOR_TEACHERS
-    skipped = {name for name, methods in HEEDED_BY.items() if method in known - {*methods}} | alone
-    return {name: value for name, value in options.items() if name not in skipped}
+    known = method in USES_TEACHERS
+    return {name: value for name, value in options.items() if not known or method in HEEDED_BY.get(name, (method,))}
 
 
 def _uses_teachers(method: str) -> bool:

@@ -19,7 +19,8 @@ from hubscout.runs.run_folder import TRIALS, check_folder
 from hubscout.runs.tuning_record import write_tuning
 from hubscout.tasks.task_metrics import primary
 from hubscout.text_table import text_table
-from hubscout.tuning.choices import heeded
+from hubscout.tuning.arguments import TuningArguments
+from hubscout.tuning.choices import ALL, check_heeded, heeded
 from hubscout.tuning.methods import METHODS
 from hubscout.tuning.readable import read_through
 from hubscout.tuning.trials import TrialJournal, trial_runner
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
     from hubscout.tasks import Task
     from hubscout.tuning.tuned import Tuned
-
-ALL = ("fine-tune", "kd", "zoo", "b-tuning")
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,7 @@ def compare(
         The trials, with their `table()`.
 
     Raises:
-        InputError: no method or no seed was given.
+        InputError: no method or no seed was given, or an option that none of the methods heeds.
         OtherRunError: `out` holds runs of another comparison.
         TuningError: no method could run.
 
@@ -155,6 +154,8 @@ def compare(
     if not seeds or not methods:
         raise InputError("compare needs at least one method and one seed.")
     observer = options.pop("observer", None)
+    shared = {name: value for name, value in options.items() if name not in ("cache", "progress")}
+    check_heeded(TuningArguments.of(**shared), methods, teachers)
     check_folder(out, TRIALS, resume=resume, overwrite=overwrite)
     task = read_through(task, skip_bad=skip_bad, observer=observer, data_in_memory=options.get("data_in_memory"))
     path = Path(out) / TRIALS if out is not None else None

@@ -16,7 +16,7 @@ from hubscout.tasks.kinds import kind_of
 if TYPE_CHECKING:
     from hubscout.tasks import Task
     from hubscout.tasks.task_metrics import Outcome
-    from hubscout.tuning.default_method import Untaught
+    from hubscout.tuning.default_method import Weighing
     from hubscout.tuning.divergence import LossWatch
     from hubscout.tuning.single_run import SingleRun
 
@@ -213,14 +213,14 @@ def short_run(run: SingleRun, rate: float) -> Outcome:
         return run.outcome(run.validation, run.task.validation)
 
 
-def search_rate(run: SingleRun, untaught: Untaught | None = None) -> RateChoice:
+def search_rate(run: SingleRun, weighing: Weighing | None = None) -> RateChoice:
     """Try three rates from the first step of a run, which stands there again afterwards.
 
     It climbs from a low rate: a rate four times as high takes its place only if its metric is better and the
     log-likelihood of the same samples by more than two standard errors. A small validation split cannot tell the rates
     apart, and a rate that is too high costs far more than one that is too low. A higher rate that diverges, or throws
     a network off that has learnt something by then, says nothing of those below it: half of it is tried in its place.
-    After the deadline of the loop none is begun. The first was tried already where the run is `untaught`.
+    After the deadline of the loop none is begun. The first was tried already where a `weighing` has left the teachers.
     """
     loop, steps = run.loop, steps_per_rate(run.loop.steps)
     name = task_metrics.primary(run.task.kind, run.task.target_names)
@@ -230,10 +230,12 @@ def search_rate(run: SingleRun, untaught: Untaught | None = None) -> RateChoice:
     doubts: dict[float, str] = {}
     left, halved, late = TRIALS, False, False
     while left:
-        outcome = untaught.outcome if untaught is not None and not told else short_run(run, rate)
-        finite = bool(np.isfinite(outcome.predicted).all())
+        known = weighing.outcome if weighing is not None and not told else None
+        outcome = short_run(run, rate) if known is None else known
+        finite, is_late = bool(np.isfinite(outcome.predicted).all()), loop.is_late
         told[rate] = f"{metric_text(name, outcome.primary)} at {rate:g}" if finite else f"divergence at {rate:g}"
-        if rate > chosen and not halved and (not finite or _throws_off(loop.watch, outcome, found[chosen])):
+        fails = rate > chosen and not halved and (not finite or _throws_off(loop.watch, outcome, found[chosen]))
+        if fails and not is_late:
             rate, halved = round_rate(rate / 2), True
             continue
         left -= 1
@@ -246,13 +248,13 @@ def search_rate(run: SingleRun, untaught: Untaught | None = None) -> RateChoice:
             chosen = rate
             if halved:
                 break
-        if found and left and loop.is_late:  # they take longer than was planned
+        if found and is_late and (left or fails):  # they take longer than was planned
             late = True
             break
         higher = round_rate(FACTOR * rate)
         rises = climbs and higher not in told and (len(told) == 1 or steps >= ENOUGH_STEPS)
         rate = higher if rises else round_rate(min(told) / FACTOR)
-    tried = "" if untaught is None else f"{untaught.told} "
+    tried = "" if weighing is None else f"{weighing.told} "
     tried += f"Short runs of {steps} steps gave a validation {name} of {', '.join(told[r] for r in sorted(told))}."
     tried += " There is no time to try others." if late else ""
     if not found:

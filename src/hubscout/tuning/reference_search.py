@@ -22,6 +22,7 @@ from hubscout.runs.files import write_atomically
 from hubscout.runs.run_folder import REFERENCE, TRIALS, check_folder
 from hubscout.tasks.task_metrics import primary
 from hubscout.tuning.arguments import TuningArguments
+from hubscout.tuning.choices import check_heeded
 from hubscout.tuning.rates import Grid
 from hubscout.tuning.readable import read_through
 from hubscout.tuning.trials import TrialJournal, trial_runner
@@ -128,7 +129,7 @@ def reference(
         The trials, and of each model the best.
 
     Raises:
-        InputError: what is searched over is among the options.
+        InputError: what is searched over is among the options, or something that fine-tuning does not heed.
         OtherRunError: `out` holds trials of another search.
         TuningError: no trial finished.
 
@@ -162,7 +163,8 @@ def check_choices(folder: Path, options: Mapping[str, Any], *, resume: bool = Fa
     for name in ("learning_rate", "weight_decay"):
         if name in options:
             raise InputError(f"{name} is what the search is over: give grid= instead.")
-    TuningArguments.of(**{name: value for name, value in options.items() if name not in ("cache", "observer")})
+    shared = {name: value for name, value in options.items() if name not in ("cache", "observer")}
+    check_heeded(TuningArguments.of(**shared), "fine-tune", ())
     check_folder(folder, TRIALS, resume=resume, overwrite=overwrite)
 
 

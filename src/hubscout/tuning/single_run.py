@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from hubscout.errors import InputError
 from hubscout.features import FeatureCache
 from hubscout.features.extraction import downloads_told
 from hubscout.features.feature_keys import identity
@@ -34,7 +33,13 @@ from hubscout.tuning.batches import MODEL, Batches, BatchPlan, StreamedBatches, 
 from hubscout.tuning.checkpoints import Checkpoints, TrainState
 from hubscout.tuning.companions import check_mixable, restrict
 from hubscout.tuning.decoded_batches import HeldBatches, augments, fits
-from hubscout.tuning.default_method import ALL_THE_SAME, check_left_teachers, may_teach, why_not_labels
+from hubscout.tuning.default_method import (
+    ALL_THE_SAME,
+    check_left_teachers,
+    may_teach,
+    note_unheeded,
+    settle_untaught,
+)
 from hubscout.tuning.divergence import LossWatch
 from hubscout.tuning.evaluator import predict_split
 from hubscout.tuning.frozen_features import FrozenFeatures
@@ -153,18 +158,9 @@ class SingleRun:
         """Whether a short run said that they are of no use, where nobody had asked for a method."""
         self.weighs = True
         """Whether there is time for a short run that weighs the teachers."""
-        why_not = why_not_labels(self.task, arguments) if method_is_open else ""
-        self.untaught = "b-tuning" if why_not is None else "fine-tune"
+        self.untaught = "fine-tune"
         """The method where nobody teaches and none was asked for, or where no teacher is left."""
-        if method_is_open and not opened and self.untaught == "fine-tune" != self.method_asked:
-            if arguments.trade_off is not None:
-                raise InputError(
-                    f"trade_off={arguments.trade_off:g} weighs what a method follows beside the task's own loss. Here "
-                    "there is nothing of the kind: the run is fine-tuning. Leave it out, or give teachers and a method."
-                )
-            self.method_asked, self.method = self.untaught, METHODS[self.untaught]()
-            if why_not:
-                self.note(f"Not by B-Tuning towards the labels but by fine-tuning: {why_not}.")
+        settle_untaught(self)
 
     @property
     def kept_views(self) -> Path | None:
@@ -276,6 +272,7 @@ class SingleRun:
         self.left_teachers = True
         self.loop.train_state.probes.pop("teacher")
         self._keep_method()
+        note_unheeded(self)
 
     def forget_method_notes(self) -> None:
         """Say nothing of who teaches in the result: nobody does any more, or nothing is trained."""
@@ -294,6 +291,7 @@ class SingleRun:
         for note in (self.teaching_time.told(), *self.method.notes):
             if note:
                 self.note(note)
+        note_unheeded(self)
         network = Network(self.model, head, loss, self.method, frozen_norm_statistics=keeps_norm_statistics(self))
         network.to(device)
         return network
@@ -367,7 +365,7 @@ class SingleRun:
             "method": METHODS[self.method_asked].name,
             **self.asked.decisive(),
         }
-        return Checkpoints(self.folder / CHECKPOINTS, identity, self.arguments.keep_checkpoints)
+        return Checkpoints(self.folder / CHECKPOINTS, identity, self.arguments.keep_checkpoints, self.method_is_open)
 
     def _last_checkpoint(self, resume: bool) -> tuple[Path, dict[str, Any]] | None:
         """The last whole checkpoint with its state; None where there is none. A run from the start removes them."""

@@ -31,7 +31,13 @@ from hubscout.tuning.batches import MODEL
 from hubscout.tuning.checkpoints import is_whole
 from hubscout.tuning.choices import FOLLOWS_LABELS, check_choices, check_heeded
 from hubscout.tuning.companions import merge_adapters
-from hubscout.tuning.default_method import check_left_teachers, may_be_passed, try_without_teachers, weighs_teachers
+from hubscout.tuning.default_method import (
+    NOT_WEIGHED,
+    check_left_teachers,
+    may_leave_teachers,
+    weigh_teachers,
+    weighs_teachers,
+)
 from hubscout.tuning.evaluator import details
 from hubscout.tuning.methods.zoo import is_mixture, merge
 from hubscout.tuning.network import Network
@@ -234,14 +240,14 @@ def _execute(run: SingleRun, *, resume: bool) -> Tuned:
         )
         if limit is not None:
             loop.deadline = (time.perf_counter() + limit[0]) / 2  # most of the time is for the run itself
-        run.go_on_at(search_rate(run, try_without_teachers(run)))
-    elif fresh and run.method_is_open and run.teachers and may_be_passed(run.task.kind):
-        run.note("There was no search for a learning rate, in which the teachers are weighed: they are followed.")
+        run.go_on_at(search_rate(run, weigh_teachers(run)))
     elif run.rate is None and asked.rate_search and not run.restarts:  # else it is a share of the default
         why = "The run is too short to compare some" if len(run.task.validation) else "There is no validation split"
         run.note(
             f"No learning rate was given. {why}: the default is taken, learning_rate={run.arguments.learning_rate:g}."
         )
+    if run.rate is None and may_leave_teachers(run):  # what a search says of them stands beside the rate
+        run.note(NOT_WEIGHED.format("no learning rate is searched"))
     if limit is not None:
         fit_to_time(run, *limit)
     loop.run()
