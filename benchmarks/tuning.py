@@ -16,6 +16,7 @@ import json
 import os
 import time
 from collections.abc import Callable
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -29,12 +30,13 @@ from hubscout.tuning import tune
 
 LIMIT = 1.05
 """A step of B-Tuning with cached targets must not cost more than this many steps of fine-tuning."""
-METHODS = {
+WEAK = {"trade_off": 1e-3}
+METHODS: dict[str, dict[str, Any]] = {
     "fine-tune": {"method": "fine-tune"},
-    "b-tuning, cached": {"method": "b-tuning", "teacher_targets": "cached"},
-    "b-tuning, live": {"method": "b-tuning", "teacher_targets": "live"},
-    "kd, cached": {"method": "kd", "teacher_targets": "cached"},
-    "kd, live": {"method": "kd", "teacher_targets": "live"},
+    "b-tuning, cached": {"method": "b-tuning", "teacher_targets": "cached", **WEAK},
+    "b-tuning, live": {"method": "b-tuning", "teacher_targets": "live", **WEAK},
+    "kd, cached": {"method": "kd", "teacher_targets": "cached", **WEAK},
+    "kd, live": {"method": "kd", "teacher_targets": "live", **WEAK},
 }
 
 
@@ -83,7 +85,7 @@ def main() -> None:
     for _ in range(options.rounds):
         for name, settings in chosen.items():
 
-            def run(observer: Callable[[Event], None], settings: dict[str, str] = settings) -> object:
+            def run(observer: Callable[[Event], None], settings: dict[str, Any] = settings) -> object:
                 return tune(
                     task,
                     target,
@@ -94,7 +96,6 @@ def main() -> None:
                     data_in_memory=True,
                     log_every_steps=1,
                     validate_every_epochs=1e6,
-                    trade_off=1e-3,
                     learning_rate=1e-4,
                     bootstrap_resamples=1,
                     observer=observer,
