@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
+from io import StringIO
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from rich.console import Console
 
-from hubscout.runs.profiler import Profile, is_profiling, profiled, step, together
+from hubscout.runs.profiler import (
+    Profile,
+    is_profiling,
+    profile_cells,
+    profile_renderables,
+    profiled,
+    step,
+    together,
+)
 
 
 def test_nothing_is_measured_unless_it_is_wanted() -> None:
@@ -79,3 +91,20 @@ def test_profiles_add_up() -> None:
     )
     assert together([None]) is None
     assert one.less(1.5).main == {"load": 1.0, "other": 0.5}
+
+
+def test_the_table_has_no_empty_columns_and_whole_names_in_a_usual_window() -> None:
+    names = ("pypi/efficientnet-lite0?input_size=64", "pypi/alexnet-features?input_size=64")
+    spent = dict.fromkeys(("load", "export", "decode", "forward", "statistics", "latency", "score"), 12.34)
+    profile = Profile(seconds=45.0, main={**spent, "transfer": 0.001, "other": 1.0}, beside={"decode": 1.25})
+    rows = [SimpleNamespace(identifier=name, profile=profile) for name in names]
+    ranking: Any = SimpleNamespace(rows=rows, environment={}, seconds=100.0)
+    heads, texts = profile_cells(ranking)
+    assert "transfer" not in heads
+    assert {len(line) for line in texts} == {len(heads)}
+    console = Console(file=StringIO(), width=120)
+    for part in profile_renderables(ranking):
+        console.print(part)
+    written = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "efficientnet-lite0" in written
+    assert "…" not in written

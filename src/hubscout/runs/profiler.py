@@ -149,6 +149,7 @@ EXPLAINED = (
 )
 ELSEWHERE = "Models that ran in other processes did so at the same time: the sum is more than the time that went by."
 BETWEEN = "between models"
+NOTHING = "–"
 
 
 def profile_lines(ranking: Ranking) -> list[tuple[str, Profile]]:
@@ -166,14 +167,14 @@ def profile_lines(ranking: Ranking) -> list[tuple[str, Profile]]:
 def profile_cells(ranking: Ranking) -> tuple[list[str], list[list[str]]]:
     """Headings and texts of the table; steps that nothing went into are left out."""
     found = profile_lines(ranking)
-    used = [name for name in (*STEPS, OTHER) if any(name in {**one.main, **one.beside} for _, one in found)]
+    used = [name for name in (*STEPS, OTHER) if any(_cell(one, name) != NOTHING for _, one in found)]
     texts = [[name, *(_cell(profile, one) for one in used), f"{profile.seconds:.2f}"] for name, profile in found]
     return ["seconds", *used, "in all"], texts
 
 
 def _cell(profile: Profile, name: str) -> str:
     main, beside = profile.main.get(name, 0.0), profile.beside.get(name, 0.0)
-    text = f"{main:.2f}" if main >= 0.005 else "" if beside >= 0.005 else "–"
+    text = f"{main:.2f}" if main >= 0.005 else "" if beside >= 0.005 else NOTHING
     return f"{text} +{beside:.2f}".strip() if beside >= 0.005 else text
 
 
@@ -194,7 +195,8 @@ def profile_renderables(ranking: Ranking) -> list[Any]:
 
     table = Table(title=Text("Where the time went"), title_justify="left", header_style="bold")
     for head in heads:
-        table.add_column(Text(head), justify="left" if head == heads[0] else "right", no_wrap=head != heads[0])
+        first = head == heads[0]  # the models: a name in several lines is better than the beginning of one
+        table.add_column(Text(head), justify="left" if first else "right", no_wrap=not first, overflow="fold")
     for index, line in enumerate(texts):
         table.add_row(*map(Text, line), end_section=index == len(texts) - 2)
     return [table, *map(Text, profile_notes(ranking))]
