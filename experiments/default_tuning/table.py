@@ -102,7 +102,8 @@ def gain(before: dict[str, Any], now: dict[str, Any]) -> float:
 
 def same_searches(records: list[dict[str, Any]]) -> list[str]:
     """B-Tuning without teachers over fine-tuning, where the search for a rate cannot be what makes the difference."""
-    pairs = pairs_of([record for record in records if not record["steps"]], FINE_TUNED, UNTAUGHT)
+    whole = [record for record in records if not record["steps"] and record["rows"] is None]
+    pairs = pairs_of(whole, FINE_TUNED, UNTAUGHT)
     kinds = {
         "all": pairs,
         "searched alike": {
@@ -124,7 +125,7 @@ def same_searches(records: list[dict[str, Any]]) -> list[str]:
     return [
         f"## {UNTAUGHT.capitalize()} over {FINE_TUNED}, by how the rates were found",
         "",
-        "Points of test. The runs of fine-tuning are older, and many of them searched for a rate in another form.",
+        "Points of test, all rows. The runs of fine-tuning are older, and many searched for a rate in another form.",
         "Searched alike, as far as notes tell: short runs of as many steps, and no rate of fine-tuning was turned down",
         "because its lead in accuracy was too small. At the same rate: both searches chose the same one.",
         "",
