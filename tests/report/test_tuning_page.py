@@ -100,6 +100,11 @@ def test_a_model_that_is_worse_than_guessing_is_not_recommended() -> None:
 def test_a_run_that_never_beat_the_probe_says_so() -> None:
     answer = words(part(Run(tuning=(tuning(best_step=0),)), "answer"))
     assert "The model is the linear probe of its frozen features: no step of training was better" in answer
+    assert "small , as a linear probe. Test accuracy" in answer
+    assert "65.0% the model itself" in answer
+    assert "-5.0 points by the model" in answer.replace("−", "-")
+    assert "tuned" not in answer
+    assert "by tuning" not in answer
 
 
 def test_sections_come_in_the_order_of_questions() -> None:

@@ -128,7 +128,7 @@ def _short(identifier: str) -> str:
 
 def _taught(run: TuningRun) -> str:
     if run.is_linear_probe:
-        return "not tuned"
+        return "as a linear probe"
     words = {"fine-tune": "fine-tuned", "": "tuned"}.get(run.method, f"tuned by {run.method}")
     if run.method == "b-tuning" and not run.teachers:
         words = "tuned"  # by the labels, as `tune` does by default: no method that a reader would know
@@ -168,7 +168,10 @@ def result_facts(run: TuningRun) -> list[tuple[str, str, str]]:
     names = ("Linear probe", "Best teacher's probe") if "model" in run.probes else ("Best teacher's probe",)
     for name, rival in zip(names, found.rivals, strict=False):
         gained = difference_text(found.metric, value - rival.value, sign=True)
-        facts.append((name, text(rival.value), f"{gained} by tuning"))
+        told = f"{gained} by {'the model' if run.is_linear_probe else 'tuning'}"
+        if run.is_linear_probe and name == "Linear probe":
+            told = "the model itself"
+        facts.append((name, text(rival.value), told))
     if found.guess is not None:
         facts.append(("Guessing", text(found.guess), ""))
     if run.sizes.get(found.split):
