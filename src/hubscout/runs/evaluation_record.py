@@ -169,11 +169,11 @@ def achieved(run: TuningRun, named: Callable[[str], str] = str) -> Achieved | No
     if measured is None:
         return None
     split, metric, interval = measured
-    names = {
-        "model": _OWN_PROBE,
-        "teacher": f"that of the best teacher, {named(run.probes['teacher'].model)}" if "teacher" in run.probes else "",
-    }
-    values = {of: run.probes[of].metric(split) for of in names if of in run.probes}
+    own, teacher = run.probes.get("model"), run.probes.get("teacher")
+    names = {"model": _OWN_PROBE} if own is not None else {}
+    if teacher is not None and (own is None or teacher.model != own.model):  # a model may be its own best teacher
+        names["teacher"] = f"that of the best teacher, {named(teacher.model)}"
+    values = {of: run.probes[of].metric(split) for of in names}
     rivals = tuple(Rival(names[of], value) for of, value in values.items() if value is not None)
     return Achieved(split, metric, interval, rivals, run.guess.get(split))
 
