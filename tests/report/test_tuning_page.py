@@ -211,6 +211,24 @@ def test_of_several_methods_the_best_is_the_answer() -> None:
     assert "of b-tuning/0" in words(part(run, "confusion"))
 
 
+def test_methods_with_the_same_figures_are_level() -> None:
+    def answer(values: dict[str, float], **changes: Any) -> str:
+        runs = [
+            tuning(name=f"{method}/{seed}", method=method, metrics={"test": {"accuracy": (value, 0.0, 1.0)}}, **changes)
+            for method, value in values.items()
+            for seed in (0, 1)
+        ]
+        return words(part(Run(tuning=tuple(runs)), "answer"))
+
+    some = answer({"kd": 0.7, "fine-tune": 0.6, "b-tuning": 0.70001})
+    told = "b-tuning and kd are level and the best of 3 methods: test accuracy 70.0% ± 0.0 over 2 seeds. Then fine-tune"
+    assert told in some
+    assert "linear probe" not in some
+    every = answer({"kd": 0.7, "b-tuning": 0.7}, best_step=0)
+    assert "kd and b-tuning are level: test accuracy 70.0% ± 0.0 over 2 seeds. The model of each is the linear" in every
+    assert "Then" not in every
+
+
 def test_a_folder_is_read_without_torch_and_an_old_one_still_has_a_page(tmp_path: Path) -> None:
     record = TuningRecord(task="animals", kind="classification", metrics={"test": {"accuracy": (0.7, 0.6, 0.8)}})
     write_tuning(tmp_path, record, [])
