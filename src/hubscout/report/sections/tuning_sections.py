@@ -116,7 +116,8 @@ def tuning_answer(run: Run) -> Section:
     if single is not None and measured:
         time = [("Time", human_seconds(single.seconds), counted(single.steps, "step"))] if single.seconds else []
         parts.append(definitions([*result_facts(single), *time]))
-    parts += [tag("p", warning, class_="caveat") for warning in warnings]
+    failed = [f"{method} could not be run: {reason}" for method, reason in run.failed_methods.items()]
+    parts += [tag("p", told, class_="caveat") for told in (*warnings, *failed)]
     if single is not None and measured and (command := _next_command(run, single)):
         parts.append(copyable(command, "Run next"))
     return Section(anchor="answer", title="The answer", short="Answer", body=join(parts))
