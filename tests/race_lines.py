@@ -41,7 +41,7 @@ LINES: list[dict[str, Any]] = [
     START,
     look(A, 0, 0.5),
     look(B, 0, 0.7),
-    look(C, 0, None, "DivergedError: NaN"),
+    look(C, 0, None, "At step 3 the loss became NaN."),
     {"event": "rung", "rung": 0, "steps": 15, "going_on": [plain(B)], "arms": [plain(A), plain(B), plain(C)]},
     look(B, 1, 0.8),
     {"event": "winner", "arm": plain(B)},

@@ -258,7 +258,7 @@ def test_one_that_diverges_is_taught_more_slowly(task: Task, networks: Path, tmp
         task, big, out=tmp_path / "run", deploy=small, **{**OPTIONS, "trade_off": 3000.0, "posterior_folds": 1}
     )
     told = lines(tmp_path / "run", "lesson")
-    assert all("DivergedError" in line["failure"] for line in told[:2])
+    assert all(line["failure"].startswith("At step ") for line in told[:2])
     assert found.deployed is not None
     assert found.deployed.arguments.learning_rate == told[-1]["arm"]["learning_rate"] < 0.05
 

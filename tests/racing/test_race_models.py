@@ -15,7 +15,7 @@ from racing_networks import QUICK, names
 
 from hubscout.engines import LocalEngine
 from hubscout.engines.job import forget
-from hubscout.errors import InputError, InterruptedRunError, RunError, TaskError
+from hubscout.errors import DivergedError, InputError, InterruptedRunError, RunError, TaskError
 from hubscout.racing import race
 from hubscout.racing.arms import LONGEST_FAILURE, Arm, failed_look
 from hubscout.racing.rungs import Rung
@@ -101,7 +101,7 @@ def test_a_model_that_breaks_down_is_out_and_the_race_goes_on(task: Task, networ
     found = race(task, models, out=tmp_path / "run", **QUICK)
     assert found.winner.model == models[1]
     failure = found.order[-1].failure
-    assert failure.startswith("DivergedError: ")
+    assert failure.startswith("At step ")
     assert failure.endswith(".")
     assert "trade_off" not in failure
 
@@ -110,6 +110,8 @@ def test_the_reason_of_a_failure_ends_with_a_word() -> None:
     arm, rung = Arm("a", 0.1), Rung(0, 8, 10)
     whole = failed_look(arm, rung, 1.0, ValueError("words\nand words"))
     assert whole.failure == "ValueError: words and words"
+    diverged = failed_look(arm, rung, 1.0, DivergedError("At step 3 it broke.", "Lower the rate."))
+    assert diverged.failure == "At step 3 it broke."
     cut = failed_look(arm, rung, 1.0, ValueError("many words " * 100)).failure
     assert len(cut) <= len("ValueError: ") + LONGEST_FAILURE
     assert cut.endswith((" many …", " words …"))

@@ -160,9 +160,10 @@ def test_what_a_race_names_is_no_markup(raced: tuple[Path, Race], tmp_path: Path
     shutil.copytree(folder, bad)
     for name in ("race.json", "race.jsonl"):
         text = (bad / name).read_text()
-        (bad / name).write_text(text.replace("DivergedError", "<script>").replace("name=narrow", "name=<b>x</b>"))
+        (bad / name).write_text(text.replace("At step ", "<i>At</i> ").replace("name=narrow", "name=<b>x</b>"))
     page = render(open_run(bad))
     assert "<b>x</b>" not in page
+    assert "<i>At</i>" not in page
 
 
 @pytest.mark.browser

@@ -100,6 +100,11 @@ def test_a_model_that_is_worse_than_guessing_is_not_recommended() -> None:
 def test_a_run_that_never_beat_the_probe_says_so() -> None:
     answer = words(part(Run(tuning=(tuning(best_step=0),)), "answer"))
     assert "The model is the linear probe of its frozen features: no step of training was better" in answer
+    assert "small , as a linear probe. Test accuracy" in answer
+    assert "65.0% the model itself" in answer
+    assert "-5.0 points by the model" in answer.replace("−", "-")
+    assert "tuned" not in answer
+    assert "by tuning" not in answer
 
 
 def test_sections_come_in_the_order_of_questions() -> None:
@@ -204,6 +209,24 @@ def test_of_several_methods_the_best_is_the_answer() -> None:
     run = Run(tuning=tuple(runs))
     assert "b-tuning has the best test accuracy of 2 methods: 70.0% ± 0.0 over 2 seeds." in words(part(run, "answer"))
     assert "of b-tuning/0" in words(part(run, "confusion"))
+
+
+def test_methods_with_the_same_figures_are_level() -> None:
+    def answer(values: dict[str, float], **changes: Any) -> str:
+        runs = [
+            tuning(name=f"{method}/{seed}", method=method, metrics={"test": {"accuracy": (value, 0.0, 1.0)}}, **changes)
+            for method, value in values.items()
+            for seed in (0, 1)
+        ]
+        return words(part(Run(tuning=tuple(runs)), "answer"))
+
+    some = answer({"kd": 0.7, "fine-tune": 0.6, "b-tuning": 0.70001})
+    told = "b-tuning and kd are level and the best of 3 methods: test accuracy 70.0% ± 0.0 over 2 seeds. Then fine-tune"
+    assert told in some
+    assert "linear probe" not in some
+    every = answer({"kd": 0.7, "b-tuning": 0.7}, best_step=0)
+    assert "kd and b-tuning are level: test accuracy 70.0% ± 0.0 over 2 seeds. The model of each is the linear" in every
+    assert "Then" not in every
 
 
 def test_a_folder_is_read_without_torch_and_an_old_one_still_has_a_page(tmp_path: Path) -> None:

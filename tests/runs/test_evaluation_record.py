@@ -132,6 +132,19 @@ def test_a_run_without_a_step_is_called_a_linear_probe() -> None:
     assert "linear probe" not in conclusion(replace(run, steps=3, best_step=3))
 
 
+def test_a_model_that_is_its_own_best_teacher_is_not_compared_with_itself() -> None:
+    probe = Probe(model="timm/small", metrics={"test": {"accuracy": 0.7}})
+    run = TuningRun(
+        name="run",
+        metrics={"test": {"accuracy": (0.7, 0.6, 0.8)}},
+        probes={"model": probe, "teacher": probe},
+    )
+    assert "teacher" not in conclusion(run)
+    assert "the best teacher, large" in conclusion(
+        replace(run, probes={"model": probe, "teacher": replace(probe, model="large")})
+    )
+
+
 def test_where_tuning_did_harm_it_is_said_with_what_to_try() -> None:
     harm = "Tuning made the model worse than its frozen features: try a lower learning rate or more epochs."
     for probe, told in ((0.79, False), (0.81, True)):

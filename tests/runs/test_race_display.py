@@ -39,7 +39,7 @@ def test_lines_for_a_log() -> None:
         record.take(line)
         said.append(race_line(line, record))
     assert said[1] == "timm/a at 0.01: 50.0% after 15 steps"
-    assert said[3] == "timm/c at 0.01: DivergedError: NaN after 15 steps"
+    assert said[3] == "timm/c at 0.01: At step 3 the loss became NaN."
     assert said[4] == "after 15 steps 1 of 3 arms go on, timm/b at 0.01 first"
 
 

@@ -88,15 +88,21 @@ def test_a_finished_race_is_worth_what_it_has_given(tmp_path: Path) -> None:
     assert (found.score, found.metric, found.best) == (0.9, "accuracy, test", "<b>")
 
 
-def test_a_tuning_that_had_no_time_to_train_is_a_linear_probe(tmp_path: Path) -> None:
+def test_a_tuning_that_did_not_come_up_to_its_linear_probe_is_one(tmp_path: Path) -> None:
     (tmp_path / "short").mkdir()
     write_tuning(tmp_path / "short", TuningRecord(model="timm/a", method="b-tuning", best_step=0, steps=0), [])
+    (tmp_path / "worse").mkdir()
+    write_tuning(tmp_path / "worse", TuningRecord(model="timm/a", method="b-tuning", best_step=0, steps=9), [])
+    (tmp_path / "old").mkdir()
+    write_tuning(tmp_path / "old", TuningRecord(model="timm/a", method="b-tuning", steps=9), [])
     (tmp_path / "long").mkdir()
     write_tuning(tmp_path / "long", TuningRecord(model="timm/a", method="b-tuning", best_step=8, steps=9), [])
     index = RunIndex(tmp_path)
     assert {name: index.summary(name).best for name in index.names()} == {
         "long": "a · b-tuning",
+        "old": "a · b-tuning",
         "short": "a · linear probe",
+        "worse": "a · linear probe",
     }
     (line,) = results("short", index.open("short"))
     assert line.method == "linear probe"

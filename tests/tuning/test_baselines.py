@@ -31,6 +31,11 @@ def test_the_probe_is_kept_where_validation_never_reaches_it(kind, tmp_path):
     tuned = tune(task, model, out=tmp_path, **SLOW)
     assert len(said(tuned)) == 1
     assert tuned.best_step == 0
+    assert str(tuned).startswith(f"{tuned.model} on {task.name}, as a linear probe: training did not come up to it\n")
+    card = (tmp_path / "README.md").read_text()
+    assert "tuned with hubscout" not in card
+    assert "- method: linear probe of the frozen features\n" in card
+    assert f"{tuned.steps} steps by {tuned.method}: none came up to the probe." in card
     before = weights_of(model)
     assert all(torch.equal(value, before[name]) for name, value in weights_of(tuned.backbone).items())
     probes = tuned.tuning_run().probes

@@ -9,6 +9,8 @@ from rich.console import Console
 from tuning_networks import convolutional, make_task, perceptron
 
 from hubscout.errors import InputError, RunError
+from hubscout.report import open_run
+from hubscout.report.page import sections
 from hubscout.tasks import Task
 from hubscout.tuning.method_comparison import compare
 
@@ -52,10 +54,19 @@ def test_a_journal_that_was_cut_loses_no_other_trial(task, tmp_path, missing):
     assert more.trials[:kept] == first.trials[:kept]
 
 
-def test_a_method_that_cannot_run_is_named_with_its_reason(task):
-    found = compare(task, perceptron(0), [perceptron(1, width=24)], methods=("fine-tune", "zoo"), seeds=(0,), **PLAIN)
+def test_a_method_that_cannot_run_is_named_with_its_reason(task, tmp_path):
+    options = {"seeds": (0,), "out": tmp_path, **PLAIN}
+    models = perceptron(0), [perceptron(1, width=24)]
+    found = compare(task, *models, methods=("fine-tune", "zoo"), **options)
     assert found.methods == ("fine-tune",)
     assert "one architecture" in found.failures["zoo"]
+    run = open_run(tmp_path)
+    assert run.failed_methods == found.failures
+    (answer,) = (str(one) for one in sections(run) if one.anchor == "answer")
+    assert "zoo could not be run: " in answer
+    assert "one architecture" in answer
+    compare(task, *models, methods=("fine-tune",), **options)
+    assert not open_run(tmp_path).failed_methods
 
 
 def test_an_option_that_none_of_the_methods_heeds_is_refused_before_anything_runs(task, tmp_path):

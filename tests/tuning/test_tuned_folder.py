@@ -81,6 +81,12 @@ def test_the_card_says_target_teachers_data_and_metrics(timm_tuned, tmp_path):
     assert record["metrics"]["test"]["accuracy"]["value"] == timm_tuned.metric().value
 
 
+def test_a_record_that_does_not_say_which_step_was_best_is_no_linear_probe(timm_tuned, tmp_path):
+    record = json.loads((timm_tuned.save(tmp_path) / "tuning.json").read_text())
+    (tmp_path / "tuning.json").write_text(json.dumps(record | {"best_step": None}))
+    assert Tuned.load(tmp_path).best_step == timm_tuned.steps > 0
+
+
 def test_onnx_agrees_with_torch(timm_tuned, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     assert timm_tuned.export_onnx(tmp_path / "model.onnx") < 1e-3

@@ -195,8 +195,10 @@ class Speed:
 
 def failed_look(arm: Arm, rung: Rung, seconds: float, error: Exception) -> Look:
     """What is seen of an arm that could not be trained: why."""
-    told = error.what if isinstance(error, DivergedError) else one_line(error)  # its advice is for `tune`
-    failure = f"{type(error).__name__}: {cut_short(told, LONGEST_FAILURE)}"
+    if isinstance(error, DivergedError):
+        failure = cut_short(error.what, LONGEST_FAILURE)  # without its advice, which is for `tune`
+    else:
+        failure = f"{type(error).__name__}: {cut_short(one_line(error), LONGEST_FAILURE)}"
     return Look(arm=arm, rung=rung.number, steps=rung.steps, seconds=seconds, failure=failure)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from hubscout.errors import RunError
 from hubscout.evaluation.correlation import Better
+from hubscout.runs.failed_methods import read_failed_methods
 from hubscout.runs.race_record import RaceRecord, read_race
 from hubscout.runs.ranking import COSTS, CostName, Ranking
 from hubscout.runs.ranking_storage import load_ranking, read_reference
@@ -121,7 +122,7 @@ class Run:
 
     Of a race (`race`) the ranking is its evidence, and the tuning runs are the winner and the model to deploy.
 
-    `better` says which way the reference goes.
+    `better` says which way the reference goes. `failed_methods` of a comparison have a reason each.
     """
 
     folder: Path | None = None
@@ -130,6 +131,7 @@ class Run:
     tuning: tuple[TuningRun, ...] = ()
     reference: Mapping[str, float] | None = None
     better: Better = "higher"
+    failed_methods: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def view(self) -> View | None:
@@ -203,4 +205,5 @@ def open_run(
         tuning=tuple(runs),
         reference=read_reference(found) if found is not None else None,
         better=better,
+        failed_methods=read_failed_methods(home) if runs else {},
     )

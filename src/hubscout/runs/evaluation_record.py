@@ -169,11 +169,11 @@ def achieved(run: TuningRun, named: Callable[[str], str] = str) -> Achieved | No
     if measured is None:
         return None
     split, metric, interval = measured
-    names = {
-        "model": _OWN_PROBE,
-        "teacher": f"that of the best teacher, {named(run.probes['teacher'].model)}" if "teacher" in run.probes else "",
-    }
-    values = {of: run.probes[of].metric(split) for of in names if of in run.probes}
+    own, teacher = run.probes.get("model"), run.probes.get("teacher")
+    names = {"model": _OWN_PROBE} if own is not None else {}
+    if teacher is not None and (own is None or teacher.model != own.model):  # a model may be its own best teacher
+        names["teacher"] = f"that of the best teacher, {named(teacher.model)}"
+    values = {of: run.probes[of].metric(split) for of in names}
     rivals = tuple(Rival(names[of], value) for of, value in values.items() if value is not None)
     return Achieved(split, metric, interval, rivals, run.guess.get(split))
 
@@ -199,13 +199,13 @@ def conclusion(run: TuningRun, named: Callable[[str], str] = str) -> str:
         difference = abs(value - rival.value)
         apart = f"{difference_text(metric, difference)} {'above' if value > rival.value else 'below'}"
         same = difference < 5e-5
-        if same and run.best_step == 0 and rival.name == _OWN_PROBE:
+        if same and run.is_linear_probe and rival.name == _OWN_PROBE:
             continue  # that is said below
         words += (
             f", the same as {rival.name}" if same else f", {apart} {rival.name} ({metric_text(metric, rival.value)})"
         )
     words += "."
-    if run.best_step == 0:
+    if run.is_linear_probe:
         why = "no step of training was better on validation" if run.steps else "there was no time for training"
         words += f" The model is the linear probe of its frozen features: {why}."
     words += f" Guessing gives {metric_text(metric, found.guess)}." if found.guess is not None else ""

@@ -83,16 +83,17 @@ def race_line(line: Mapping[str, Any], record: RaceRecord) -> str:
     event = line.get("event")
     if event == "look":
         look = record.looks[-1]
-        told = look.failure or rung_cell(look, record.metric)
-        return f"{called(look.arm, record)}: {told} after {look.steps} steps"
+        # The steps are those of the rung, which an arm that failed did not come to.
+        told = look.failure or f"{rung_cell(look, record.metric)} after {look.steps} steps"
+        return f"{called(look.arm, record)}: {told}"
     if event == "rung":
         stay = record.going_on[int(line["rung"])]
         first = f", {called(stay[0], record)} first" if stay else ""
         return f"after {line['steps']} steps {len(stay)} of {len(line['arms'])} arms go on{first}"
     if event == "lesson":
         arm = Arm(**line["arm"])
-        said = line["failure"] or metric_text(record.metric, line["metric"])
-        return f"{called(arm, record)}, to be deployed: {said} after {line['steps']} steps"
+        said = line["failure"] or f"{metric_text(record.metric, line['metric'])} after {line['steps']} steps"
+        return f"{called(arm, record)}, to be deployed: {said}"
     if event == "note":
         return str(line["text"])
     return race_status(record) if event in ("race", "winner", "deploy") else ""

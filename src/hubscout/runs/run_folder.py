@@ -43,6 +43,8 @@ EVALUATION = "evaluation.json"
 """What a tuned model makes of its test samples: by class, and the samples that it predicts worst."""
 TRIALS = "trials.jsonl"
 """Finished trials of a comparison of methods or of a search, one per line."""
+FAILED_METHODS = "failed-methods.json"
+"""Methods of a comparison that could not be run, and why."""
 REFERENCE = "reference.csv"
 """What fine-tuning really gave."""
 REFERENCES = (REFERENCE, "reference.json")

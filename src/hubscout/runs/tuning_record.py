@@ -59,8 +59,8 @@ class TuningRecord:
 
     @property
     def is_linear_probe(self) -> bool:
-        """Whether nothing was trained: a budget had time for the linear probe of the frozen features alone."""
-        return self.best_step == 0 and self.steps == 0
+        """Whether the model is the linear probe of its frozen features: nothing was trained, or came up to it."""
+        return self.best_step == 0
 
     @property
     def made_by(self) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 from hubscout.errors import InputError, TuningError
 from hubscout.metric_texts import metric_text
 from hubscout.ranking.jobs import TaskReference
+from hubscout.runs.failed_methods import write_failed_methods
 from hubscout.runs.run_folder import TRIALS, check_folder
 from hubscout.runs.tuning_record import write_tuning
 from hubscout.tasks.task_metrics import primary
@@ -130,8 +131,8 @@ def compare(
         teachers: models to learn from, as for `tune`.
         methods: names of methods.
         seeds: each method runs once with each.
-        out: a folder: `trials.jsonl` gets a line for each finished run, METHOD-SEED/ its model with its curves. The
-            same call goes on where it stopped.
+        out: a folder: `trials.jsonl` gets a line for each finished run, METHOD-SEED/ its model with its curves,
+            `failed-methods.json` the methods that cannot run. The same call goes on where it stopped.
         resume: refuse to start where `out` holds no runs to go on with.
         overwrite: start anew, and replace the runs that `out` holds.
         skip_bad: leave samples out that cannot be read, and name them, instead of stopping.
@@ -181,6 +182,8 @@ def compare(
             if path is not None:
                 _keep(path.parent / trial.folder, files)
             journal.add(trial)
+    if path is not None:
+        write_failed_methods(path.parent, failures)
     found = {(trial.method, trial.seed): trial for trial in journal.trials}
     trials = tuple(found[method, seed] for method in methods for seed in seeds if (method, seed) in found)
     if not trials:

@@ -333,7 +333,8 @@ class Tuned:
     @property
     def _title(self) -> str:
         if self.tuning_record().is_linear_probe:
-            return f"{self.model} on {self.task_name}, as a linear probe"
+            why = ": training did not come up to it" if self.steps else ""
+            return f"{self.model} on {self.task_name}, as a linear probe{why}"
         words = f"{self.model} tuned on {self.task_name} by {self.method}"
         return f"{words} with {', '.join(self.teachers)}" if self.teachers else words
 
@@ -361,7 +362,7 @@ class Tuned:
         measured = "".join(
             f", {split} {name} {interval_text(name, *self.metric(split))}" for split, name in first.items()
         )
-        return f"Tuned({self.model!r} on {self.task_name!r} by {self.method}{measured})"
+        return f"Tuned({self.model!r} on {self.task_name!r} by {self.tuning_record().made_by}{measured})"
 
     def __str__(self) -> str:
         lines = [self._title]

@@ -130,7 +130,7 @@ def load(folder: Path, *, allow_code: bool = False, model: Any = None) -> Tuned:
         },
         "merged_metrics": None,
         "curves": tuple(read_lines(folder / CURVES)),
-        "best_step": record.best_step or 0,
+        "best_step": record.steps if record.best_step is None else record.best_step,
         "evaluation": evaluation,
         "notes": notes,
     }
@@ -190,10 +190,10 @@ tags: [hubscout]
 
 # {tuned.task_name}, by {card.architecture}
 
-{warning}A model for {tuned.kind} of {modality} inputs, tuned with hubscout.
+{warning}A model for {tuned.kind} of {modality} inputs, {made} with hubscout.
 
 - base model: `{tuned.model}` ({card.params:,} parameters)
-- method: {tuned.method}{teachers}
+- method: {method}
 - data: {tuned.task_name}, {sizes} (fingerprint `{tuned.task_fingerprint}`)
 - licence of the base model's weights: {licence}
 - {targets}: {names}
@@ -204,9 +204,9 @@ With {tuned.arguments.confidence:.0%} intervals over samples.
 
 {metrics}
 
-## How it was tuned
+## How it was {made}
 
-{tuned.steps} steps, weights of step {tuned.best_step}{best}.
+{training}.
 
 {notes}
 ```json
@@ -227,7 +227,13 @@ def model_card(tuned: Tuned, description: Mapping[str, Any], needed: str = "") -
     `needed` is what `Tuned.load` must be given beside the folder.
     """
     library, opening = _opening(tuned, description, needed)
-    names = tuned.target_names
+    names, probe = tuned.target_names, tuned.tuning_record().is_linear_probe
+    teachers = f", teachers: {', '.join(f'`{t}`' for t in tuned.teachers)}" if tuned.teachers else ""
+    method = tuned.method + teachers
+    best = " (the best on validation)" if tuned.arguments.keep_best else ""
+    training = f"{tuned.steps} steps, weights of step {tuned.best_step}{best}"
+    if probe:
+        training = f"{tuned.steps} steps by {method}: none came up to the probe" if tuned.steps else "Without training"
     return _CARD.format(
         tuned=tuned,
         card=tuned.backbone.card,
@@ -235,13 +241,14 @@ def model_card(tuned: Tuned, description: Mapping[str, Any], needed: str = "") -
         library=library,
         warning=f"**Warning: {tuned.warning}**\n\n" if tuned.warning else "",
         modality=tuned.backbone.card.modalities[0],
-        teachers=f", teachers: {', '.join(f'`{t}`' for t in tuned.teachers)}" if tuned.teachers else "",
+        made="made" if probe else "tuned",
+        method="linear probe of the frozen features" if probe else method,
+        training=training,
         sizes=", ".join(f"{count:,} {split}" for split, count in tuned.sizes.items()),
         licence=tuned.backbone.card.licence or "not stated",
         targets="columns" if kind_of(tuned.kind).is_real_valued else "labels",
         names=", ".join(names[:40]) + (f", … ({len(names)} in all)" if len(names) > 40 else ""),
         metrics="\n".join(_table(tuned)),
-        best=" (the best on validation)" if tuned.arguments.keep_best else "",
         notes="".join(f"- {note}\n" for note in tuned.notes),
         arguments=json.dumps(tuned.arguments.decisive(), indent=1),
         opening="\n".join(opening),

@@ -116,7 +116,8 @@ def tuning_answer(run: Run) -> Section:
     if single is not None and measured:
         time = [("Time", human_seconds(single.seconds), counted(single.steps, "step"))] if single.seconds else []
         parts.append(definitions([*result_facts(single), *time]))
-    parts += [tag("p", warning, class_="caveat") for warning in warnings]
+    failed = [f"{method} could not be run: {reason}" for method, reason in run.failed_methods.items()]
+    parts += [tag("p", told, class_="caveat") for told in (*warnings, *failed)]
     if single is not None and measured and (command := _next_command(run, single)):
         parts.append(copyable(command, "Run next"))
     return Section(anchor="answer", title="The answer", short="Answer", body=join(parts))
@@ -128,7 +129,7 @@ def _short(identifier: str) -> str:
 
 def _taught(run: TuningRun) -> str:
     if run.is_linear_probe:
-        return "not tuned"
+        return "as a linear probe"
     words = {"fine-tune": "fine-tuned", "": "tuned"}.get(run.method, f"tuned by {run.method}")
     if run.method == "b-tuning" and not run.teachers:
         words = "tuned"  # by the labels, as `tune` does by default: no method that a reader would know
@@ -136,25 +137,43 @@ def _taught(run: TuningRun) -> str:
 
 
 def _best_method(runs: Sequence[TuningRun]) -> list[object]:
-    """Which of several methods is best on average over its seeds, and by how much."""
+    """Which of several methods are best on average over their seeds, and by how much."""
+    methods = by_method(runs)
     told = [
         (float(np.mean(values)), values, name)
-        for name, group in by_method(runs).items()
+        for name, group in methods.items()
         if (values := [found.value for one in group if (found := achieved(one)) is not None])
     ]
     told.sort(key=lambda one: -one[0])
     first = achieved(runs[0])
     assert first is not None
-    mean, values, name = told[0]
     text = partial(metric_text, first.metric)
-    deviation = "" if len(values) < 2 else text(float(np.std(values, ddof=1))).removesuffix("%")
-    spread = f" ± {deviation} over {len(values)} seeds" if deviation else ""
-    words = f" has the best {first.split} {first.metric} of {len(told)} methods: {text(mean)}{spread}."
+
+    def spread(values: Sequence[float]) -> str:
+        deviation = "" if len(values) < 2 else text(float(np.std(values, ddof=1))).removesuffix("%")
+        return f" ± {deviation} over {len(values)} seeds" if deviation else ""
+
+    value = text(told[0][0])
+    level = [name for mean, _, name in told if text(mean) == value]
+    spreads = {spread(values) for _, values, name in told if name in level}
+    value += spreads.pop() if len(spreads) == 1 else " on average"
     if len(told) == 1:
-        words = f": {first.split} {first.metric} {text(mean)}{spread}."
-    others = [f"{other} {text(value)}" for value, _, other in told[1:]]
-    guess = f" Guessing gives {text(first.guess)}." if first.guess is not None else ""
-    return [tag("strong", name, class_="model"), words, f" Then {listing(others)}." if others else "", guess]
+        words = f": {first.split} {first.metric} {value}."
+    elif len(level) == 1:
+        words = f" has the best {first.split} {first.metric} of {len(told)} methods: {value}."
+    else:
+        of = "" if len(level) == len(told) else f" and the best of {len(told)} methods"
+        words = f" are level{of}: {first.split} {first.metric} {value}."
+    others = [f"{other} {text(mean)}" for mean, _, other in told[len(level) :]]
+    words += f" Then {listing(others)}." if others else ""
+    probes = [name for _, _, name in told if all(one.is_linear_probe for one in methods[name])]
+    if probes:
+        whose = "each" if len(probes) == len(told) > 1 else listing(probes)
+        trained = any(one.steps for name in probes for one in methods[name])
+        why = ": training did not come up to it" if trained else ""
+        words += f" The model of {whose} is the linear probe of its frozen features{why}."
+    words += f" Guessing gives {text(first.guess)}." if first.guess is not None else ""
+    return [tag("strong", listing(level), class_="model"), words]
 
 
 def result_facts(run: TuningRun) -> list[tuple[str, str, str]]:
@@ -168,7 +187,10 @@ def result_facts(run: TuningRun) -> list[tuple[str, str, str]]:
     names = ("Linear probe", "Best teacher's probe") if "model" in run.probes else ("Best teacher's probe",)
     for name, rival in zip(names, found.rivals, strict=False):
         gained = difference_text(found.metric, value - rival.value, sign=True)
-        facts.append((name, text(rival.value), f"{gained} by tuning"))
+        told = f"{gained} by {'the model' if run.is_linear_probe else 'tuning'}"
+        if run.is_linear_probe and name == "Linear probe":
+            told = "the model itself"
+        facts.append((name, text(rival.value), told))
     if found.guess is not None:
         facts.append(("Guessing", text(found.guess), ""))
     if run.sizes.get(found.split):
