@@ -144,7 +144,7 @@ def test_accelerated_or_not_the_scores_are_the_same(hubscout: Run, images: Path,
 def test_an_acceleration_that_does_not_exist_is_one_error(hubscout: Run, images: Path, zoo: str) -> None:
     result = hubscout("rank", images, "-m", f"{zoo}:red", "-m", f"{zoo}:colours", "--accelerate", "tpu")
     assert result.exit_code == 2
-    assert result.stderr == "Error: --accelerate must be one of auto, off, onnxruntime; got 'tpu'.\n"
+    assert result.stderr == "Error: --accelerate must be one of auto, off, onnxruntime, openvino; got 'tpu'.\n"
 
 
 def test_some_failed_is_status_3_and_all_failed_is_1(hubscout: Run, images: Path, zoo: str) -> None:

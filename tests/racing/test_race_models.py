@@ -167,7 +167,7 @@ def test_an_unknown_option_is_named_before_anything_runs(task: Task) -> None:
 
 
 def test_the_acceleration_of_the_evidence_can_be_chosen(task: Task, networks: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="accelerate must be one of auto, off, onnxruntime; got 'tpu'"):
+    with pytest.raises(InputError, match="accelerate must be one of auto, off, onnxruntime, openvino; got 'tpu'"):
         race(task, names(networks, "width=8"), out=tmp_path / "run", accelerate="tpu", **QUICK)
 
 
