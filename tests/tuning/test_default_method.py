@@ -160,6 +160,14 @@ def test_fine_tuning_where_a_pass_is_not_worth_it_or_there_are_to_be_no_folds(ch
     assert [note for note in tuned.notes if note.startswith("Not by B-Tuning towards the labels but by fine-tuning")]
 
 
+def test_no_trade_off_is_fine_tuning_unless_somebody_asks():
+    tuned = tune(make_task(), perceptron(0), trade_off=0.0, **QUICK)
+    assert tuned.method == "fine-tune"
+    assert "Not by B-Tuning towards the labels but by fine-tuning: trade_off=0." in tuned.notes
+    assert not [note for note in tuned.notes if "heeded" in note or "No teachers" in note]
+    assert tune(make_task(), perceptron(0), method="b-tuning", trade_off=0.0, **QUICK).method == "b-tuning"
+
+
 def test_fine_tuning_where_samples_cannot_be_cut_into_folds():
     task = make_task()
     once = np.flatnonzero(task.train.targets == 0)

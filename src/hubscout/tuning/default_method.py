@@ -64,6 +64,8 @@ def why_not_labels(task: Task, arguments: TuningArguments) -> str | None:
         return "the whole backbone is frozen"
     if arguments.posterior_folds == 1:
         return "posterior_folds=1"
+    if arguments.trade_off == 0:
+        return "trade_off=0"
     if PASSES_PER_STEP * shown < len(task.train):
         return f"{shown:,} of {len(task.train):,} train samples are too few to look at all of them first"
     if folds_of_samples(task, arguments.posterior_folds or FOLDS) is None:
