@@ -133,6 +133,11 @@ def test_without_teachers_there_must_be_samples_for_two_folds():
     method = METHODS["b-tuning"]()
     method.prepare(Preparation(few, perceptron(0), [perceptron(1)], *given))
     assert method.bound is None  # one head for all is the paper's form
+    seen = "through heads that have seen the samples, as by posterior_folds=1: the train samples cannot be cut into"
+    assert [note for note in method.notes if seen in note]
+    asked = METHODS["b-tuning"]()
+    asked.prepare(Preparation(few, perceptron(0), [perceptron(1)], TuningArguments(posterior_folds=1), *given[1:]))
+    assert not [note for note in asked.notes if "have seen" in note]
 
 
 @pytest.mark.parametrize(("name", "value"), [("BOUND", None), ("LABEL_SHARE", 0.0)])

@@ -15,7 +15,7 @@ from hubscout.runs.events import Validated
 from hubscout.tasks import Split, Task, open_task
 from hubscout.tasks.task_metrics import MetricValue, Outcome
 from hubscout.tuning import tune
-from hubscout.tuning.baselines import guess_metric, not_told_from_guessing, worse_than_guessing
+from hubscout.tuning.baselines import guess_metric, guessing_notes, not_told_from_guessing, worse_than_guessing
 
 SLOW = {"epochs": 3, "batch_size": 32, "optimizer": "sgd", "learning_rate": 1e-6, "linear_probe": True}
 GOOD = {"epochs": 40, "batch_size": 16, "optimizer": "adamw", "learning_rate": 3e-3, "linear_probe": True}
@@ -212,6 +212,25 @@ def test_few_samples_do_not_make_a_model_worse_than_guessing():
     assert (worse_than_guessing(*few), bool(not_told_from_guessing(*few))) == ("", True)
     good = task, *measured(task, {"validation": 0.8, "test": 0.9})
     assert (worse_than_guessing(*good), not_told_from_guessing(*good)) == ("", "")
+
+
+def test_a_model_that_is_as_good_as_guessing_is_no_better_and_that_is_said():
+    task = two_classes(validation=20, test=400)
+    equal = task, *measured(task, {"validation": 0.8, "test": 0.75})
+    assert (worse_than_guessing(*equal), not_told_from_guessing(*equal)) == ("", "")
+    assert guessing_notes(*equal) == [
+        "This model is no better than guessing: test accuracy 75.0%, the same as by always saying 'bad'."
+    ]
+    assert guessing_notes(task, *measured(task, {"validation": 0.8, "test": 0.7525})) == []
+
+
+def test_samples_of_one_class_alone_say_nothing_of_the_others():
+    whole = two_classes(validation=20, test=40)
+    bad = whole.test.take(np.flatnonzero(whole.test.targets == 0))
+    task = replace(whole, splits={**whole.splits, "test": bad})
+    told = "The test samples are all of the class 'bad': they do not say how well others are told from it."
+    assert guessing_notes(task, *measured(task, {"validation": 0.8, "test": 1.0})) == [told]
+    assert told in tune(task, perceptron(0, inputs=2), epochs=1, bootstrap_resamples=10).notes
 
 
 def test_what_is_not_a_number_is_worse_than_guessing():

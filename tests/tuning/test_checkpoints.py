@@ -9,7 +9,7 @@ from tuning_networks import perceptron, weights_of
 from hubscout.errors import CheckpointError
 from hubscout.runs.events import silent
 from hubscout.tuning import TuningArguments, tune
-from hubscout.tuning.checkpoints import Checkpoints
+from hubscout.tuning.checkpoints import Checkpoints, differences
 from hubscout.tuning.single_run import SingleRun
 
 OPTIONS = {"epochs": 3, "batch_size": 16, "method": "fine-tune", "keep_checkpoints": 3}
@@ -114,3 +114,33 @@ def test_a_process_that_finds_the_folder_empty_hears_of_checkpoints_from_the_mai
     run.begin(resume=True)
     assert not run.resumed
     assert any("step-00000006.damaged is damaged" in note for note in run.notes)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "told"),
+    [
+        ({}, {"learning_rate": 0.002}, ["learning_rate was left to hubscout and is 0.002"]),
+        ({"learning_rate": 0.002}, {}, ["learning_rate was 0.002 and is left to hubscout"]),
+        ({"learning_rate": 0.002}, {"learning_rate": 0.004}, ["learning_rate was 0.002 and is 0.004"]),
+        (
+            {"learning_rate": 0.002},
+            {"learning_rate": 0.002, "head_learning_rate": 0.1},
+            ["head_learning_rate was 0.02 and is 0.1"],
+        ),
+        ({"optimizer": "sgd"}, {"optimizer": "adamw"}, ["optimizer was 'sgd' and is 'adamw'"]),
+        ({"epochs": 2}, {"steps": 30}, ["epochs was 2 and is not given", "steps was not given and is 30"]),
+        ({"seed": 1}, {"seed": 1}, []),
+    ],
+)
+def test_how_two_runs_differ_is_said_of_what_was_given(before, now, told):
+    found, wanted = (TuningArguments(**given).settled("image", "classification").decisive() for given in (before, now))
+    assert differences(found, wanted) == told
+
+
+def test_of_data_and_models_no_digits_are_told():
+    found = {"task": "80e2", "model": "a/b", "teachers": ["c/d"]}
+    told = "; ".join(differences(found, {"task": "61a6", "model": "e/f", "teachers": []}))
+    assert told == (
+        "the model is another one, or has other weights; the data are others, in train or validation; "
+        "the teachers are others, or have other weights"
+    )

@@ -45,6 +45,7 @@ def test_numbers_leave_their_teachers_where_a_short_run_is_past_them_or_past_the
     (note,) = [note for note in left.notes if "Short runs" in note]
     assert note.startswith("After 36 steps without teachers")
     assert why in note
+    assert "Short runs of 36 steps gave" in note
     assert (left.method, left.teachers) == ("fine-tune", ())
     assert not [note for note in left.notes if "LogME" in note]  # nobody has taught
     assert set(left.tuning_run().probes) == {"model"}
@@ -57,7 +58,9 @@ def test_numbers_follow_teachers_that_know_more_as_if_that_had_been_asked_for():
     task, model = large_task("regression"), perceptron(0, width=16)
     open_run = tune(task, model, [perceptron(1, width=64)], **OPEN)
     assert (open_run.method, len(open_run.teachers)) == ("b-tuning", 1)
-    assert [note for note in open_run.notes if note.startswith("The teachers stay: after 36 steps without teachers")]
+    (note,) = [note for note in open_run.notes if "Short runs" in note]
+    assert note.startswith("The teachers stay: after 36 steps without teachers")
+    assert "Short runs of 36 steps with the teachers gave" in note
     assert same_weights(open_run, tune(task, perceptron(0, width=16), [perceptron(1, width=64)], "b-tuning", **OPEN))
 
 
@@ -158,6 +161,14 @@ def test_fine_tuning_where_a_pass_is_not_worth_it_or_there_are_to_be_no_folds(ch
     tuned = tune(make_task(n=96), perceptron(0), **{**QUICK, **changes})
     assert tuned.method == "fine-tune"
     assert [note for note in tuned.notes if note.startswith("Not by B-Tuning towards the labels but by fine-tuning")]
+
+
+def test_no_trade_off_is_fine_tuning_unless_somebody_asks():
+    tuned = tune(make_task(), perceptron(0), trade_off=0.0, **QUICK)
+    assert tuned.method == "fine-tune"
+    assert "Not by B-Tuning towards the labels but by fine-tuning: trade_off=0." in tuned.notes
+    assert not [note for note in tuned.notes if "heeded" in note or "No teachers" in note]
+    assert tune(make_task(), perceptron(0), method="b-tuning", trade_off=0.0, **QUICK).method == "b-tuning"
 
 
 def test_fine_tuning_where_samples_cannot_be_cut_into_folds():

@@ -242,6 +242,8 @@ def test_a_linear_probe_that_was_not_trained_says_nothing_of_what_it_would_have_
     assert tuned.steps == 0
     assert tuned.method == "b-tuning"
     assert not [note for note in tuned.notes if "follows the labels" in note]
+    late = tune(task, heavy(0.02), budget=0.5, **options).notes[-1]
+    assert re.match(r"The budget of 0.5 s was over before training could begin \([\d.]+ s had gone by\)", late)
 
 
 @pytest.mark.parametrize("kind", ["classification", "multilabel", "regression"])
@@ -251,7 +253,8 @@ def test_where_there_is_no_time_for_training_the_result_is_a_linear_probe(kind, 
     tuned = tune(task, heavy(0.02), budget=12, out=tmp_path, **{**OPTIONS, "learning_rate": None})
     assert CLOCK.now - began < 1.1 * 12
     assert (tuned.steps, tuned.best_step) == (0, 0)
-    assert [note for note in tuned.notes if "the result is the linear probe of the frozen features" in note]
+    (why,) = (note for note in tuned.notes if "the result is the linear probe of the frozen features" in note)
+    assert re.match(r"Of the budget of 12 s, [\d.]+ s have gone by and [\d.]+ s are kept for measuring and saving", why)
     assert str(tuned).startswith(f"{tuned.model} on {tuned.task_name}, as a linear probe\n")
     assert not [note for note in tuned.notes if "steps" in note]
     probe = tuned.tuning_run().probes["model"].metric("validation")

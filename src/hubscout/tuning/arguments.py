@@ -96,8 +96,9 @@ class TuningArguments:
     """Of the new head and of modules a method adds. None: ten times `learning_rate`."""
     rate_search: bool = True
     """Where neither rate is given: try three in short runs of 5% of the steps each, or 45 steps in shorter runs, from a
-    low one (0.0005 for `sgd`) up by factors of four as long as validation is clearly better; half of a higher one that
-    diverges or falls back to guessing. Without a validation split, or below 200 steps, there is no search."""
+    low one (0.0005 for `sgd`) up by factors of four as long as validation is clearly better, else down by four; half
+    of a higher one that diverges or falls back to guessing. Without a validation split, or below 200 steps, there is no
+    search."""
     momentum: NonNegative = 0.9
     """Of `sgd`."""
     weight_decay: NonNegative = 1e-4

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from hubscout.tuning.frozen_features import FrozenFeatures
     from hubscout.tuning.single_run import SingleRun
 
+_ROUNDING = 1e-9
+"""Of a metric: what is nearer to the guess is equal to it."""
+
 
 def guess_metric(task: Task, split: str) -> float:
     """The metric that validation goes by, of the guess on a split."""
@@ -58,11 +61,43 @@ def not_told_from_guessing(task: Task, metrics: Metrics, guesses: Mapping[str, f
     return told if below else ""
 
 
+def no_better_than_guessing(task: Task, metrics: Metrics, guesses: Mapping[str, float]) -> str:
+    """A note on splits where the model is as good as the guess; empty where there is none, or no other guess."""
+    equal = []
+    for split, found in metrics.items():
+        name, metric = next(iter(found.items()))
+        if abs(metric.value - guesses[split]) <= _ROUNDING and _only_class(task, split) is None:
+            equal.append(f"{split} {name} {metric_text(name, metric.value)}")
+    told = f"This model is no better than guessing: {' and '.join(equal)}, the same as by {_guess_words(task)}."
+    return told if equal else ""
+
+
+def guessing_notes(task: Task, metrics: Metrics, guesses: Mapping[str, float]) -> list[str]:
+    """What to know of a model that is hardly told from guessing, or measured on samples that cannot tell."""
+    alone = {split: _only_class(task, split) for split in metrics}
+    told = [
+        f"The {split} samples are all of the class {name!r}: they do not say how well others are told from it."
+        for split, name in alone.items()
+        if name is not None
+    ]
+    compared = task, metrics, guesses
+    return [note for note in (not_told_from_guessing(*compared), no_better_than_guessing(*compared), *told) if note]
+
+
+def _only_class(task: Task, split: str) -> str | None:
+    """The class of all rows of a split; None where there are several, or other targets."""
+    kind = kind_of(task.kind)
+    if not kind.has_classes:
+        return None
+    present = np.unique(kind.rows_of(task.splits[split].targets))
+    return str(task.target_names[int(present[0])]) if len(present) == 1 else None
+
+
 def _below(metrics: Metrics, guesses: Mapping[str, float]) -> Iterator[tuple[str, str, MetricValue]]:
     """Split, metric and value where a model is not as good as the guess."""
     for split, found in metrics.items():
         name, metric = next(iter(found.items()))
-        if not metric.value >= guesses[split] - 1e-9:
+        if not metric.value >= guesses[split] - _ROUNDING:
             yield split, name, metric
 
 

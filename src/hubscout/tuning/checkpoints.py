@@ -20,6 +20,13 @@ from hubscout.errors import CheckpointError, OtherRunError, TuningError, first_l
 from hubscout.runs.files import temporary_file, uninterrupted, why_not_written
 
 _FORMAT = 3
+_OTHERS = {
+    "task": "the data are others, in train or validation",
+    "model": "the model is another one, or has other weights",
+    "teachers": "the teachers are others, or have other weights",
+}
+"""Of what has digits for a name: what is said where those differ."""
+_RATES = "learning_rate", "head_learning_rate"
 
 
 @dataclass
@@ -143,12 +150,7 @@ class Checkpoints:
         if not isinstance(state, dict) or state.get("format") != _FORMAT:
             raise CheckpointError(f"{path} is no checkpoint of this version of hubscout.")
         found, wanted = state["identity"], self.identity
-        differing = [
-            f"{name} was {found.get(name)!r} and is {wanted.get(name)!r}"
-            for name in sorted(found.keys() | wanted.keys())
-            if found.get(name) != wanted.get(name)
-        ]
-        if differing:
+        if differing := differences(found, wanted):
             hint, method = "", found.get("method")
             if self.method_is_open and method != wanted.get("method"):
                 hint = f" (no method was given, and what is taken then has changed: method={method!r})"
@@ -157,6 +159,41 @@ class Checkpoints:
                 "or another folder, or overwrite it (overwrite=True, --overwrite)."
             )
         return state
+
+
+def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """How a run differs from the one that is asked for, in words.
+
+    Rates that nobody gave are not named; nor is that of the head where it goes with that of the backbone.
+
+    >>> searched = {"task": "80e2", "learning_rate": 0.001, "head_learning_rate": 0.01, "rate_search": True}
+    >>> differences(searched, searched | {"learning_rate": 0.002, "head_learning_rate": 0.02, "rate_search": False})
+    ['learning_rate was left to hubscout and is 0.002']
+    >>> differences(searched | {"seed": 0}, searched | {"seed": 1, "task": "61a6"})
+    ['seed was 0 and is 1', 'the data are others, in train or validation']
+    """
+    names = {name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name)}
+    if "rate_search" in names:
+        names = names - {"rate_search"} | {*_RATES}
+    elif wanted.get("rate_search"):
+        names -= {*_RATES}
+    if all(one.get("rate_search") or _head_follows(one) for one in (found, wanted)):
+        names -= {"head_learning_rate"}
+    return [
+        _OTHERS.get(name) or f"{name} was {_told(name, found)} and is {_told(name, wanted)}" for name in sorted(names)
+    ]
+
+
+def _head_follows(identity: Mapping[str, Any]) -> bool:
+    """Whether the rate of the head is the one that goes with that of the backbone."""
+    rate, head = identity.get("learning_rate"), identity.get("head_learning_rate")
+    return rate is not None and head is not None and math.isclose(head, 10 * rate)
+
+
+def _told(name: str, identity: Mapping[str, Any]) -> str:
+    searched = name in _RATES and identity.get("rate_search")
+    value = identity.get(name)
+    return "left to hubscout" if searched else "not given" if value is None else repr(value)
 
 
 def is_whole(path: Path) -> bool:

@@ -139,8 +139,9 @@ def unheeded_note(arguments: TuningArguments, method: str, teachers: Any) -> str
     'Not heeded by fine-tune without teachers: label_share=0.2, trade_off=3.0.'
     """
     found = unheeded(arguments, method, teachers)
-    if found.get("posterior_folds") == 1:  # no folds, which it does not have
-        del found["posterior_folds"]
+    for name, value in (("posterior_folds", 1), ("trade_off", 0)):  # no folds, no such term: it has neither
+        if found.get(name) == value:
+            del found[name]
     told = ", ".join(f"{name}={value!r}" for name, value in found.items())
     return f"{NOT_HEEDED} {method}{'' if teachers else ' without teachers'}: {told}." if told else ""
 

@@ -17,7 +17,7 @@ from hubscout.runs.tuning_record import Probe
 from hubscout.tasks.kinds import kind_of
 from hubscout.tasks.task_metrics import Outcome, primary
 from hubscout.tuning.choices import FOLLOWS_LABELS, METHODS, unheeded_note
-from hubscout.tuning.frozen_features import FOLDS, folds_of_samples
+from hubscout.tuning.frozen_features import FOLDS, NO_FOLDS, folds_of_samples
 from hubscout.tuning.rates import first_rate, short_run, steps_per_rate, why_not_clearly_ahead
 
 if TYPE_CHECKING:
@@ -64,10 +64,12 @@ def why_not_labels(task: Task, arguments: TuningArguments) -> str | None:
         return "the whole backbone is frozen"
     if arguments.posterior_folds == 1:
         return "posterior_folds=1"
+    if arguments.trade_off == 0:
+        return "trade_off=0"
     if PASSES_PER_STEP * shown < len(task.train):
         return f"{shown:,} of {len(task.train):,} train samples are too few to look at all of them first"
     if folds_of_samples(task, arguments.posterior_folds or FOLDS) is None:
-        return "the train samples cannot be cut into folds: two classes need two samples or more, of different groups"
+        return NO_FOLDS
     return None
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 FOLDS = 5
 """Into which train samples are cut, for heads that have not seen the samples of their fold."""
+NO_FOLDS = "the train samples cannot be cut into folds: two classes need two samples or more, of different groups"
 
 
 def folds_of_samples(task: Task, folds: int) -> np.ndarray | None:

@@ -17,7 +17,7 @@ from hubscout.metric_texts import metric_text
 from hubscout.runs.run_folder import describe_environment
 from hubscout.tasks import Split, Task, open_task, task_metrics
 from hubscout.tasks.task_metrics import Outcome
-from hubscout.tuning.baselines import guess_metric, not_told_from_guessing, worse_than_guessing
+from hubscout.tuning.baselines import guess_metric, guessing_notes, worse_than_guessing
 from hubscout.tuning.choices import check_souped
 from hubscout.tuning.evaluator import details
 from hubscout.tuning.losses import TaskLoss
@@ -97,7 +97,7 @@ def soup(
         warning=worse_than_guessing(task, metrics, guesses),
         evaluation=details(task, last, outcomes[last], made.arguments.shown_samples),
         curves=(),
-        notes=tuple(filter(None, (note, not_told_from_guessing(task, metrics, guesses)))),
+        notes=tuple(filter(None, (note, *guessing_notes(task, metrics, guesses)))),
         sizes={name: len(split) for name, split in task.splits.items()},
         environment=describe_environment(device=made.environment.get("device")),
         seconds=time.perf_counter() - began,

@@ -255,7 +255,9 @@ def search_rate(run: SingleRun, weighing: Weighing | None = None) -> RateChoice:
         rises = climbs and higher not in told and (len(told) == 1 or steps >= ENOUGH_STEPS)
         rate = higher if rises else round_rate(min(told) / FACTOR)
     tried = "" if weighing is None else f"{weighing.told} "
-    tried += f"Short runs of {steps} steps gave a validation {name} of {', '.join(told[r] for r in sorted(told))}."
+    taught = " with the teachers" if weighing is not None and run.teachers else ""
+    values = ", ".join(told[r] for r in sorted(told))
+    tried += f"Short runs of {steps} steps{taught} gave a validation {name} of {values}."
     tried += " There is no time to try others." if late else ""
     if not found:
         return RateChoice(min(told), f"{tried} The run continues with the lowest.")

@@ -62,6 +62,7 @@ def plan_time(run: SingleRun, budget: float, *, searches: bool, probes: bool) ->
     if probes:
         gone = run.shared(lambda: time.perf_counter() - loop.began)
         if _probe_in_time(run, step, pace, budget - gone - reserve, alone=budget - gone - testing):
+            run.note(_why_untrained(budget, gone, reserve))
             return None
     now = run.shared(lambda: time.perf_counter() - loop.began)
     if not state.falling:
@@ -179,11 +180,23 @@ def _probe_in_time(run: SingleRun, step: float, pace: float, left: float, *, alo
     state = run.loop.train_state
     state.best, state.best_likelihood = state.floor, state.floor_likelihood
     run.known = {"validation": outcome} if len(task.test) else {}
-    run.note(
-        "There is no time for training that comes up to it: the result is the linear probe of the frozen features, "
-        "with the backbone as it was."
-    )
     return True
+
+
+def _why_untrained(budget: float, gone: float, reserve: float) -> str:
+    """Why the linear probe is the result.
+
+    >>> _why_untrained(5.0, 9.3, 1.0)  # doctest: +ELLIPSIS
+    'The budget of 5 s was over before training could begin (9.3 s had gone by): the result is the linear ...'
+    """
+    whole, after = rounded_seconds(budget), rounded_seconds(gone)
+    why = (
+        f"The budget of {whole} was over before training could begin ({after} had gone by)"
+        if gone >= budget
+        else f"Of the budget of {whole}, {after} have gone by and {rounded_seconds(reserve)} are kept for measuring "
+        "and saving, which leaves no time for training that comes up to the linear probe"
+    )
+    return f"{why}: the result is the linear probe of the frozen features, with the backbone as it was."
 
 
 def fit_to_time(run: SingleRun, end: float, pace: float, longest: int = sys.maxsize) -> None:

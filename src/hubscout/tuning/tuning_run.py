@@ -26,7 +26,7 @@ from hubscout.runs.tuning_record import read_tuning
 from hubscout.tasks import open_task
 from hubscout.tasks.task_metrics import primary
 from hubscout.tuning.arguments import TuningArguments, check_names
-from hubscout.tuning.baselines import guess_metric, measure_probes, not_told_from_guessing, worse_than_guessing
+from hubscout.tuning.baselines import guess_metric, guessing_notes, measure_probes, worse_than_guessing
 from hubscout.tuning.batches import MODEL
 from hubscout.tuning.checkpoints import is_whole
 from hubscout.tuning.choices import FOLLOWS_LABELS, check_choices, check_heeded
@@ -346,7 +346,7 @@ def _measured(run: SingleRun, tuned: Tuned) -> Tuned:
     # What is saved of a mixture is the merged network.
     guesses = {split: guess_metric(task, split) for split in metrics}
     warning = worse_than_guessing(task, merged or metrics, guesses)
-    for said in (warning, not_told_from_guessing(task, merged or metrics, guesses)):
+    for said in (warning, *guessing_notes(task, merged or metrics, guesses)):
         if said:
             run.note(said)
     tuned = replace(

@@ -12,7 +12,7 @@ from hubscout.errors import InputError
 from hubscout.hubs import Batch
 from hubscout.tasks import Task
 from hubscout.tasks.kinds import kind_of
-from hubscout.tuning.frozen_features import FOLDS
+from hubscout.tuning.frozen_features import FOLDS, NO_FOLDS
 from hubscout.tuning.losses import TaskLoss
 from hubscout.tuning.methods.method import METHODS, Preparation, TaughtMethod
 from hubscout.tuning.teacher_answers import TeacherPanel
@@ -97,6 +97,11 @@ class BTuning(TaughtMethod):
             raise InputError(
                 "method='b-tuning' without teachers cuts the train samples into folds, for which two classes need two "
                 "samples or more, of different groups: give teachers=..., or method='fine-tune'."
+            )
+        if classes and folds > 1 and not crossed:
+            self.notes.append(
+                "The model is compared with its teachers through heads that have seen the samples, as by "
+                f"posterior_folds=1: {NO_FOLDS}."
             )
         self.bound = BOUND if crossed else None
         self.panel = TeacherPanel(preparation)
