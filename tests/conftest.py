@@ -54,7 +54,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             path = nodeid.partition("::")[0]
             return "tests/engines" if path.startswith("tests/engines/") else path
 
+        def _reschedule(self, node: Any) -> None:
+            """Without the files whose tests are all done, which a process that died leaves: who gets one waits for ever."""
+            for file in [file for file, tests in self.workqueue.items() if all(tests.values())]:
+                del self.workqueue[file]
+            super()._reschedule(node)
+
     return ByFile(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Say how a process of tests ended that was not asked to: -9 is a kill, -11 a fault of memory."""
+    if error:
+        print(f"\n[{node.gateway.id}] ended with status {node.gateway._io.popen.wait(10)}")
 
 
 @pytest.fixture(autouse=True)
