@@ -55,7 +55,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return "tests/engines" if path.startswith("tests/engines/") else path
 
         def _reschedule(self, node: Any) -> None:
-            """Without the files whose tests are all done, which a process that died leaves: who gets one waits for ever."""
+            """Without the files that a process has done before it died: who is given one of them waits for ever."""
             for file in [file for file, tests in self.workqueue.items() if all(tests.values())]:
                 del self.workqueue[file]
             super()._reschedule(node)
