@@ -87,7 +87,7 @@ def pick_backend(accelerate: str, job: ExtractionPlan, device: str, precision: P
     if not fits or card.bytes > _MOST_BYTES or not _is_expected_to_pay(job, module):
         return TORCH
     convolutions, products = _layers_by_kind(module)
-    if convolutions > products and _is_installed(OPENVINO):  # others gain next to nothing by it end to end: docs/scale.md
+    if convolutions > products and _is_installed(OPENVINO):  # others hardly gain end to end: docs/scale.md
         return OPENVINO
     return ONNXRUNTIME if _is_installed(ONNXRUNTIME) else TORCH
 
