@@ -167,6 +167,15 @@ class TestFallingBack:
         self.assert_falls_back(Unknown(), task, "cannot be exported")
         assert capfd.readouterr() == ("", ""), "the exporter prints the whole graph"
 
+    def test_a_graph_that_the_runtime_does_not_take(
+        self, make_backbone: Any, task: Task, runtime: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(*_: Any, **__: Any) -> None:
+            raise RuntimeError("no such operator")
+
+        monkeypatch.setitem(accelerated_module.SESSIONS, runtime, refuse)
+        self.assert_falls_back(make_backbone(), task, "the exported network cannot be opened (no such", runtime)
+
     def test_a_sample_of_another_shape_in_the_middle(
         self, make_backbone: Any, make_image_task: Any, runtime: str
     ) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -129,4 +132,27 @@ def test_auto_takes_what_is_installed(
     assert extract(large(make_backbone()), task, device="cpu").backend == auto
     extra = "openvino" if package == "openvino" else "onnx"
     with pytest.raises(MissingDependencyError, match=rf"'{package}'.*hubscout\[{extra}\]"):
+        extract(make_backbone(), task, accelerate="openvino")
+
+
+def test_an_openvino_that_does_not_load_is_as_if_it_were_not_there(
+    make_backbone: Any, task: Task, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "openvino.py").write_text("raise ImportError('libtbb.so.12: cannot open shared object file')")
+    monkeypatch.delitem(sys.modules, "openvino", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    found = extract(large(make_backbone()), task, device="cpu")
+    assert (found.backend, found.messages) == ("onnxruntime", ())
+    with pytest.raises(InputError, match=r"does not load \(ImportError: libtbb.*use accelerate='auto'"):
+        extract(make_backbone(), task, accelerate="openvino")
+
+
+def test_an_openvino_that_is_too_old_is_as_if_it_were_not_there(
+    make_backbone: Any, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = ModuleType("openvino")
+    old.__spec__ = ModuleSpec("openvino", None)
+    monkeypatch.setitem(sys.modules, "openvino", old)
+    assert extract(large(make_backbone()), task, device="cpu").backend == "onnxruntime"
+    with pytest.raises(InputError, match="it is too old"):
         extract(make_backbone(), task, accelerate="openvino")

@@ -136,9 +136,12 @@ def _make(
             if not set(_FREE_LENGTH) & set(example):
                 inputs = {name: value.numpy() for name, value in example.items()}
                 write_padding_down(path, inputs, weights_of(job.backbone))
-            graph = Graph(runtime, path, job.backbone)
         except Exception as error:  # whatever a network does that the exporter does not know
             raise AccelerationError(f"the network cannot be exported ({first_line(error)[:200]})") from error
+        try:
+            graph = Graph(runtime, path, job.backbone)
+        except Exception as error:
+            raise AccelerationError(f"the exported network cannot be opened ({first_line(error)[:200]})") from error
         graph = _checked(job, graph, batches, exact, rows[longest_first])
         if files is not None:
             try:

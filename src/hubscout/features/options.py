@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hubscout.errors import InputError, check_choice, check_keywords
+from hubscout.errors import InputError, MissingDependencyError, check_choice, check_keywords, first_line
 from hubscout.features.precision import check_precision
 from hubscout.optional import require
 
@@ -34,8 +34,24 @@ _RUNTIME_FIELDS = frozenset({"device", "batch_size", "accelerate"})
 
 
 def installed_runtimes() -> list[str]:
-    """Those of `RUNTIMES` whose packages are there."""
-    return [name for name in RUNTIMES if all(importlib.util.find_spec(needed) is not None for needed in _NEEDED[name])]
+    """Those of `RUNTIMES` whose packages are there and load."""
+    return [name for name in RUNTIMES if _is_installed(name)]
+
+
+def _is_installed(runtime: str) -> bool:
+    there = all(importlib.util.find_spec(needed) is not None for needed in _NEEDED[runtime])
+    return there and (runtime != OPENVINO or not _why_openvino_does_not_run())
+
+
+def _why_openvino_does_not_run() -> str:
+    """What is wrong with an OpenVINO that is installed: one of its libraries, or its age; empty for nothing."""
+    try:
+        module = require("openvino", extra="openvino", purpose="accelerate='openvino'")
+    except MissingDependencyError:
+        raise
+    except Exception as error:
+        return f"it does not load ({type(error).__name__}: {first_line(error)})"
+    return "" if hasattr(module, "Core") else "it is too old"
 
 
 def check_acceleration(accelerate: str) -> None:
@@ -44,8 +60,11 @@ def check_acceleration(accelerate: str) -> None:
     if accelerate in RUNTIMES:
         require("onnxruntime", extra="onnx", purpose="Running networks in ONNX Runtime or OpenVINO")
         require("onnx", extra="onnx", purpose="Running networks in ONNX Runtime or OpenVINO")
-    if accelerate == OPENVINO:
-        require("openvino", extra="openvino", purpose="accelerate='openvino'")
+    if accelerate == OPENVINO and (why := _why_openvino_does_not_run()):
+        raise InputError(
+            f"accelerate='openvino' needs an OpenVINO that runs; got one that does not: {why}. Install it again with "
+            "pip install --force-reinstall 'hubscout[openvino]', or use accelerate='auto'."
+        )
 
 
 def pick_backend(accelerate: str, job: ExtractionPlan, device: str, precision: Precision) -> str:
@@ -67,11 +86,10 @@ def pick_backend(accelerate: str, job: ExtractionPlan, device: str, precision: P
         return accelerate
     if not fits or card.bytes > _MOST_BYTES or not _is_expected_to_pay(job, module):
         return TORCH
-    there = installed_runtimes()
     convolutions, products = _layers_by_kind(module)
-    if OPENVINO in there and convolutions > products:  # it is no faster otherwise: `benchmarks/runtimes.py`
+    if convolutions > products and _is_installed(OPENVINO):  # others hardly gain end to end: docs/scale.md
         return OPENVINO
-    return ONNXRUNTIME if ONNXRUNTIME in there else TORCH
+    return ONNXRUNTIME if _is_installed(ONNXRUNTIME) else TORCH
 
 
 def _is_expected_to_pay(job: ExtractionPlan, module: nn.Module) -> bool:
