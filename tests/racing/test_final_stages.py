@@ -317,6 +317,22 @@ def test_one_that_has_won_is_the_winner(task: Task, networks: Path, tmp_path: Pa
     assert [run.name for run in open_run(tmp_path / "run").tuning] == ["winner"]  # on the page it is one run
 
 
+def test_a_model_whose_place_the_winner_has_taken_is_taught_again(task: Task, networks: Path, tmp_path: Path) -> None:
+    big, small = names(networks, "width=64", "width=2")
+    first, won, again, still = (
+        race(task, [big, small], out=tmp_path / "run", deploy=deploy, **OPTIONS)
+        for deploy in (small, big, small, small)
+    )
+    assert first.winner.model == big
+    assert won.deployed is won.tuned
+    for found in (again, still):
+        assert found.deployed is not None
+        assert first.deployed is not None
+        assert found.deployed.model == small
+        assert found.deployed.metrics == first.deployed.metrics
+    assert Tuned.load(tmp_path / "run" / "deployed", allow_code=True).model == small
+
+
 def test_a_stop_in_the_middle_of_teaching_costs_nothing_that_was_done(
     task: Task, networks: Path, tmp_path: Path
 ) -> None:
