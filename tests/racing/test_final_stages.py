@@ -408,6 +408,30 @@ def test_teachers_that_there_is_no_time_for_are_left_out_and_that_is_said(
     assert asked == [(big,)]
 
 
+def test_one_that_nobody_teaches_and_that_was_fine_tuned_before_starts_anew(
+    task: Task, networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was until labels stood in the place of teachers that there is no time for."""
+
+    def stop_after_the_lessons(event: Any) -> None:
+        if isinstance(event, Raced) and len(lines(tmp_path / "run", "lesson")) == 2:
+            raise KeyboardInterrupt
+
+    big, small = names(networks, "width=64", "width=8&seed=3")
+    options = {"out": tmp_path / "run", "deploy": small, "budget": 600, **OPTIONS}
+    lesson = FinalStages._lesson
+    monkeypatch.setattr(Study, "__call__", lambda self: ((), "Nobody teaches in this budget."))
+    with monkeypatch.context() as patch:
+        patch.setattr(FinalStages, "_lesson", lambda *given: replace(lesson(*given), teachers=None))
+        with pytest.raises(InterruptedRunError):
+            race(task, big, observer=stop_after_the_lessons, **options)
+    assert list((tmp_path / "run" / "lessons").rglob("step-*.pt"))
+    found = race(task, big, **options)
+    assert found.deployed is not None, found.notes
+    assert (found.deployed.method, found.deployed.teachers) == ("b-tuning", ())
+    assert not any(look["failure"] for look in lines(tmp_path / "run", "lesson"))
+
+
 def test_with_more_time_those_teach_that_there_was_no_time_for(
     task: Task, networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
