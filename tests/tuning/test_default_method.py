@@ -267,11 +267,12 @@ def test_what_teachers_of_numbers_would_have_heeded_is_named_where_they_are_left
     [
         (lambda: (make_task(), perceptron(0)), "fine-tune"),
         (lambda: (sentences(), WordBackbone(0), [WordBackbone(1)]), "b-tuning"),
+        (lambda: (make_task(), perceptron(0), [perceptron(1)]), "kd"),  # which was never what is taken without
     ],
 )
-def test_a_run_of_another_default_says_which_method_goes_on_with_it(given, before, tmp_path):
+def test_a_run_of_another_method_than_is_taken_without_says_which_one_goes_on_with_it(given, before, tmp_path):
     first = tune(*given(), method=before, out=tmp_path, **QUICK)
-    with pytest.raises(OtherRunError, match=f"what is taken then has changed: method='{before}'"):
+    with pytest.raises(OtherRunError, match=rf"resume it \(method='{before}' too: without it another one is taken now\), or"):
         tune(*given(), out=tmp_path, **QUICK)
     assert same_weights(first, tune(*given(), method=before, out=tmp_path, **QUICK))
     with pytest.raises(OtherRunError, match="Give the same arguments to resume it, or"):
