@@ -317,6 +317,22 @@ def test_one_that_has_won_is_the_winner(task: Task, networks: Path, tmp_path: Pa
     assert [run.name for run in open_run(tmp_path / "run").tuning] == ["winner"]  # on the page it is one run
 
 
+def test_a_model_whose_place_the_winner_has_taken_is_taught_again(task: Task, networks: Path, tmp_path: Path) -> None:
+    big, small = names(networks, "width=64", "width=2")
+    first, won, again, still = (
+        race(task, [big, small], out=tmp_path / "run", deploy=deploy, **OPTIONS)
+        for deploy in (small, big, small, small)
+    )
+    assert first.winner.model == big
+    assert won.deployed is won.tuned
+    for found in (again, still):
+        assert found.deployed is not None
+        assert first.deployed is not None
+        assert found.deployed.model == small
+        assert found.deployed.metrics == first.deployed.metrics
+    assert Tuned.load(tmp_path / "run" / "deployed", allow_code=True).model == small
+
+
 def test_a_stop_in_the_middle_of_teaching_costs_nothing_that_was_done(
     task: Task, networks: Path, tmp_path: Path
 ) -> None:
@@ -390,6 +406,30 @@ def test_teachers_that_there_is_no_time_for_are_left_out_and_that_is_said(
         assert told.endswith("The model is tuned without teachers.")
         assert "tuned without teachers, has" in found.answer
     assert asked == [(big,)]
+
+
+def test_one_that_nobody_teaches_and_that_was_fine_tuned_before_starts_anew(
+    task: Task, networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was until labels stood in the place of teachers that there is no time for."""
+
+    def stop_after_the_lessons(event: Any) -> None:
+        if isinstance(event, Raced) and len(lines(tmp_path / "run", "lesson")) == 2:
+            raise KeyboardInterrupt
+
+    big, small = names(networks, "width=64", "width=8&seed=3")
+    options = {"out": tmp_path / "run", "deploy": small, "budget": 600, **OPTIONS}
+    lesson = FinalStages._lesson
+    monkeypatch.setattr(Study, "__call__", lambda self: ((), "Nobody teaches in this budget."))
+    with monkeypatch.context() as patch:
+        patch.setattr(FinalStages, "_lesson", lambda *given: replace(lesson(*given), teachers=None))
+        with pytest.raises(InterruptedRunError):
+            race(task, big, observer=stop_after_the_lessons, **options)
+    assert list((tmp_path / "run" / "lessons").rglob("step-*.pt"))
+    found = race(task, big, **options)
+    assert found.deployed is not None, found.notes
+    assert (found.deployed.method, found.deployed.teachers) == ("b-tuning", ())
+    assert not any(look["failure"] for look in lines(tmp_path / "run", "lesson"))
 
 
 def test_with_more_time_those_teach_that_there_was_no_time_for(

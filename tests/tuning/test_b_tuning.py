@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from tuning_networks import convolutional, make_task, perceptron, weights_of
+from tuning_networks import assert_same, convolutional, make_task, perceptron, weights_of
 
 from hubscout.errors import InputError
 from hubscout.evidence import logme
@@ -85,6 +85,19 @@ def test_without_teachers_a_model_follows_the_labels_through_heads_that_have_not
     shown = torch.as_tensor(features, dtype=torch.float32)
     found = method.terms(torch.nn.Module(), shown, torch.empty(0), method.references(rows, {}))["labels"]
     np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-3, atol=1e-5)
+
+
+def test_without_teachers_there_is_no_table_of_samples_and_classes(monkeypatch):
+    task = make_task()
+    plain = tune(task, perceptron(0), method="b-tuning", epochs=1, batch_size=16, linear_probe=False, progress=False)
+    monkeypatch.setattr(FrozenFeatures, "labels", lambda frozen: pytest.fail("gigabytes, for many of both"))
+    again = tune(task, perceptron(0), method="b-tuning", epochs=1, batch_size=16, linear_probe=False, progress=False)
+    assert_same(plain, again)
+    method, frozen = METHODS["b-tuning"](), FrozenFeatures(task, "cpu")
+    method.prepare(Preparation(task, perceptron(0), [], TuningArguments(), torch.device("cpu"), frozen))
+    kept = [value for value in vars(method).values() if isinstance(value, torch.Tensor)]
+    assert not [one for one in kept if one.ndim > 1 and len(one) == len(task.train)]
+    assert not method.live_teachers()
 
 
 @pytest.mark.parametrize("kind", ["classification", "regression", "multilabel"])

@@ -131,6 +131,16 @@ def test_teachers_of_numbers_that_no_short_run_can_weigh_are_followed_and_that_i
     assert note.startswith(f"No short run weighs the teachers, since {why}: they are followed. Short runs")
 
 
+@pytest.mark.parametrize("rows", [[0], [5, 5, 5]])
+def test_validation_samples_that_are_all_the_same_do_not_weigh_teachers(rows):
+    task = large_task("regression")
+    task = replace(task, splits={**task.splits, "validation": task.validation.take(np.array(rows))})
+    tuned = tune(task, perceptron(0, width=64), [perceptron(1, width=4)], **OPEN)
+    assert (tuned.method, len(tuned.teachers)) == ("b-tuning", 1)
+    (note,) = [note for note in tuned.notes if "Short runs of" in note]
+    assert note.startswith("No short run weighs the teachers, since the validation samples all have the same numbers: ")
+
+
 def test_teachers_of_numbers_are_followed_where_no_rate_is_searched_and_both_are_said():
     tuned = tune(make_task("regression"), perceptron(0), [perceptron(1)], **QUICK)
     assert tuned.teachers == ("small/perceptron-1-16",)
@@ -267,11 +277,14 @@ def test_what_teachers_of_numbers_would_have_heeded_is_named_where_they_are_left
     [
         (lambda: (make_task(), perceptron(0)), "fine-tune"),
         (lambda: (sentences(), WordBackbone(0), [WordBackbone(1)]), "b-tuning"),
+        (lambda: (make_task(), perceptron(0), [perceptron(1)]), "kd"),  # which was never what is taken without
     ],
 )
-def test_a_run_of_another_default_says_which_method_goes_on_with_it(given, before, tmp_path):
+def test_a_run_of_another_method_than_is_taken_without_says_which_one_goes_on_with_it(given, before, tmp_path):
     first = tune(*given(), method=before, out=tmp_path, **QUICK)
-    with pytest.raises(OtherRunError, match=f"what is taken then has changed: method='{before}'"):
+    with pytest.raises(
+        OtherRunError, match=rf"resume it \(method='{before}' too: without it another one is taken now\), or"
+    ):
         tune(*given(), out=tmp_path, **QUICK)
     assert same_weights(first, tune(*given(), method=before, out=tmp_path, **QUICK))
     with pytest.raises(OtherRunError, match="Give the same arguments to resume it, or"):

@@ -90,6 +90,7 @@ def test_a_run_without_teachers_has_no_time_for_a_slow_pass_of_its_own_and_resum
     resumed = tune(make_task(n=5120), heavy(0.01), **how)
     assert any("Resumed" in note for note in resumed.notes)
     assert (resumed.method, resumed.teachers) == ("fine-tune", ())
+    assert "Too slow for b-tuning in this budget. It is fine-tuned." in resumed.notes
     told = "Too slow for b-tuning in this budget: the model takes about 51 s over the train samples"
     assert any(isinstance(event, Message) and event.text.startswith(told) for event in heard)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hubscout.engines.job import remembered
-from hubscout.errors import DivergedError, InterruptedRunError, one_line
+from hubscout.errors import DivergedError, InterruptedRunError, OtherRunError, one_line
 from hubscout.hubs import Identifier
 from hubscout.racing.race_journal import BEST
 from hubscout.racing.rungs import Pace, Rung
@@ -79,7 +79,12 @@ class Runner:
             task = replace(fewer, splits={**fewer.splits, "validation": held_out})
         given = task, self.arm.model, self.teachers or (), method, self.arguments, folder, cache, silent
         run = SingleRun(*given, budget=self.seconds, method_is_open=taught)
-        run.begin(resume=folder is not None)
+        try:
+            run.begin(resume=folder is not None)
+        except OtherRunError:
+            if not taught:
+                raise
+            run.begin()  # an earlier version had another method for it
         run.frozen_features.forget()
         loop, state = run.loop, run.loop.train_state
         loop.validate = None  # arms are judged at rungs, after a cool-down

@@ -171,7 +171,7 @@ class FinalStages:
         from hubscout.tuning.default_method import may_teach
 
         plan, record = self.plan, self.plan.journal.record
-        if "deploy" in plan.journal.stages_done:  # whoever would teach it now
+        if "deploy" in plan.journal.stages_done and winner.model != plan.deploy:  # whoever would teach it now
             plan.journal.deploy(plan.deploy, record.taught.get(plan.deploy, ()))
             return opened(plan.folder / RACE_DEPLOYED, plan.deploy)
         if not may_teach(plan.task.kind) and winner.model != plan.deploy:
@@ -184,6 +184,8 @@ class FinalStages:
         if winner.model == plan.deploy:
             plan.notes.append("the model to deploy has won: nobody teaches it")
             plan.notes += [told for told in [unheeded_note(plan.asked, "fine-tune", ())] if told]
+            if record.stages.get("deploy", plan.deploy) != plan.deploy:  # another one has stood there
+                plan.journal.stage("deploy", plan.deploy)
             put_in_place(plan.folder / RACE_WINNER, plan.folder / RACE_DEPLOYED)
             return tuned
         floor = None if self.refit else plan.probe_of(plan.deploy)

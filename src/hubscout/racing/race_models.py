@@ -97,7 +97,7 @@ def race(
     Every model is ranked by its evidence. Then each is tuned a little at several learning rates, judged on the same
     held-out samples, and those without a chance are given up; the rest go on from where they are. The winner is tuned
     to its end. All of this is fine-tuning, also where `tune` without a method would follow labels by B-Tuning; a model
-    to `deploy` is tuned as by `tune` without a method.
+    to `deploy` is tuned as by `tune` without a method, but that nobody weighs teachers of numbers: it follows them.
 
     Args:
         task: the labelled data, or what `hubscout.open_task` opens.

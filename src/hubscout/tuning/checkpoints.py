@@ -153,7 +153,7 @@ class Checkpoints:
         if differing := differences(found, wanted):
             hint, method = "", found.get("method")
             if self.method_is_open and method != wanted.get("method"):
-                hint = f" (no method was given, and what is taken then has changed: method={method!r})"
+                hint = f" (method={method!r} too: without it another one is taken now)"
             raise OtherRunError(
                 f"{path} belongs to another run: {'; '.join(differing)}. Give the same arguments to resume it{hint}, "
                 "or another folder, or overwrite it (overwrite=True, --overwrite)."

@@ -114,12 +114,15 @@ def weighs_teachers(run: SingleRun) -> bool:
 def _why_not_weighed(run: SingleRun) -> str:
     """Why a search for a rate makes no short run without teachers; empty where it does.
 
-    It takes the linear probes of model and teachers, and teachers that take no part in a step but by their answers.
+    It takes the linear probes of model and teachers, validation samples that tell models apart, and teachers that take
+    no part in a step but by their answers.
     """
     if run.method.extra is not None or run.method.views or run.method.live_teachers():
         return "they give more than one answer per sample"
     if run.probed is None or _best_probe(run) is None:
         return "their linear probes are not measured"
+    if not np.ptp(run.task.validation.targets, axis=0).any():  # all models have the same metric then
+        return "the validation samples all have the same numbers"
     return "" if run.weighs else "there is no time for it"
 
 

@@ -78,10 +78,7 @@ def precision_weights(variances: np.ndarray) -> np.ndarray:
 
 
 class TeacherPanel:
-    """Frozen teachers with their posteriors on the train split and the weights they are mixed with.
-
-    Where there are none, the answers are the labels.
-    """
+    """Frozen teachers with their posteriors on the train split and the weights they are mixed with."""
 
     def __init__(self, preparation: Preparation) -> None:
         self.teachers, self.device = preparation.teachers, preparation.device
@@ -124,8 +121,6 @@ class TeacherPanel:
         the row's own label, and little of what the teacher would say of a new sample.
         """
         frozen = self.frozen_features
-        if not self.teachers:
-            return frozen.labels()
         apart = [frozen.left_out(teacher) for teacher in self.teachers] if left_out else None
         return self._mix([frozen.features(teacher) for teacher in self.teachers], apart)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from hubscout.runs.events import Observer, silent
 from hubscout.runs.texts import LONGEST_IN_A_LINE, names_by_model
+from hubscout.tuning.choices import METHODS
 from hubscout.tuning.pass_time import PassWatch, TooSlowError
 
 if TYPE_CHECKING:
@@ -75,15 +76,16 @@ class TeachingTime:
         if run.left_teachers:  # which its learning rate tells of
             return ""
         left_out = {k: name for k, name in enumerate(run.teachers_asked) if k not in run.taught_by}
-        if self._own is not None and not left_out:
-            return f"Too slow for {run.method_asked} in this budget: the model takes {self._own}. It is fine-tuned."
         if not left_out:
-            return ""
+            if type(run.method) is METHODS[run.method_asked]:
+                return ""
+            # Of a run that is resumed, the reasons were told before.
+            why = "" if self._own is None else f": the model takes {self._own}"
+            return f"Too slow for {run.method_asked} in this budget{why}. It is fine-tuned."
         alone = "" if run.teachers else " The model is tuned without teachers."
         if self._own is not None:
             return f"Nobody teaches in this budget: the model itself takes {self._own}.{alone}"
         called = names_by_model(left_out.values(), room=LONGEST_IN_A_LINE)
-        # Of a run that is resumed, the reasons were told before.
         each = [
             f"{called[name]} ({self._reasons[k]})" if k in self._reasons else called[name]
             for k, name in left_out.items()

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from hubscout.errors import InputError
 from hubscout.hubs import Batch
@@ -115,6 +116,9 @@ class BTuning(TaughtMethod):
         self.label_share = arguments.label_share if arguments.label_share is not None else share
         mixes = bool(self.label_share and preparation.teachers)
         self.labels = placed(frozen.labels() * scale) if mixes else None
+        # Where nobody teaches, by number: a table of samples and classes takes gigabytes where there are many of both.
+        ids = None if preparation.teachers else kind_of(preparation.task.kind).rows_of(preparation.task.train.targets)
+        self.classes = None if ids is None else torch.as_tensor(ids).to(preparation.device)
         self.scale, self.fold = placed(scale), torch.as_tensor(own.fold).to(preparation.device)
         self.heads, self.intercepts = placed(own.weights * scale[:, None]), placed(own.intercept * scale)
 
@@ -126,8 +130,13 @@ class BTuning(TaughtMethod):
 
     def references(self, rows: Tensor, views: Mapping[str, Batch]) -> dict[str, Tensor]:
         """What each row follows, less the intercept of the row's head: the loss has fᵀm alone."""
-        references, samples = super().references(rows, views), rows % len(self.fold)
-        fold, followed = self.fold[samples], references["teachers"]
+        samples = rows % len(self.fold)
+        fold, references = self.fold[samples], {}
+        if self.classes is not None:
+            followed = one_hot(self.classes[samples], self.intercepts.shape[1]).to(self.intercepts.dtype)
+        else:
+            references = super().references(rows, views)
+            followed = references["teachers"]
         if self.labels is not None:
             followed = torch.lerp(followed, self.labels[samples], self.label_share)
         return {**references, "teachers": followed - self.intercepts[fold], "fold": fold}

@@ -160,7 +160,7 @@ class TaughtMethod(Method):
         if arguments.teacher_targets == "views" and there:
             self.cached = preparation.answers_of_views(self.panel.by_view, live)
             self.views = len(self.cached) // len(preparation.task.train)
-        elif arguments.teacher_targets != "live" or not there:
+        elif arguments.teacher_targets != "live" and there:
             self.cached = cached()
         strength = arguments.feature_trade_off
         strength = self.feature_trade_off if strength is None else strength
