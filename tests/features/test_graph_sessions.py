@@ -81,3 +81,33 @@ def test_openvino_is_kept_from_reporting(tmp_path: Path) -> None:
     told = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert told.stdout == "[]\n"
     assert [path.name for path in tmp_path.iterdir()] == ["graph.onnx"]
+
+
+def test_signals_are_heard_after_sessions_are_gone(session: type[Session], tmp_path: Path) -> None:
+    """Those that OpenVINO opens set the stack that handlers run on, and may go in any order."""
+    (tmp_path / "graph.onnx").write_bytes(graph(["one", "other"]))
+    code = f"""
+import gc, signal, threading
+from pathlib import Path
+import torch
+from hubscout.features import graph_sessions
+
+def opened():
+    return graph_sessions.{session.__name__}(Path("graph.onnx"), {{"weight": torch.eye(64)}}, threads=1)
+
+signal.signal(signal.SIGCHLD, lambda *_: print("heard"))
+first, second = opened(), opened()
+del first
+gc.collect()
+del second
+gc.collect()
+signal.raise_signal(signal.SIGCHLD)
+elsewhere = [opened()]
+thread = threading.Thread(target=elsewhere.clear)
+thread.start()
+thread.join()
+gc.collect()
+signal.raise_signal(signal.SIGCHLD)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert (ran.returncode, ran.stdout.split()) == (0, ["heard", "heard"]), ran.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +72,7 @@ class OpenVinoSession(Session):
     def _open(self, content: bytes, weights: Mapping[str, Tensor], threads: int) -> list[str]:
         import onnx
 
-        openvino = require("openvino", extra="openvino", purpose="Running networks in OpenVINO")
+        core = _openvino_core()
         model = onnx.load_from_string(content)
         for tensor in _without_numbers(model):
             tensor.raw_data = _array(weights[tensor.name]).tobytes()
@@ -82,7 +83,6 @@ class OpenVinoSession(Session):
             "INFERENCE_NUM_THREADS": threads,
             "ENABLE_CPU_PINNING": False,  # others decode the next batch, on the same cores
         }
-        core = openvino.Core()
         compiled = core.compile_model(core.read_model(model.SerializeToString()), "CPU", settings)
         self._request = compiled.create_infer_request()
         self.outputs = [place.name for place in model.graph.output]
@@ -90,6 +90,16 @@ class OpenVinoSession(Session):
 
     def _run(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
         return list(self._request.infer(inputs, share_inputs=True).values())
+
+
+@cache
+def _openvino_core() -> Any:
+    """The one that all sessions share, for as long as the process lives.
+
+    What it loads gives the thread a stack for signals, and when it goes the stack that it found. If there were two and
+    the first went first, the second would leave the thread one that is gone, and the next Ctrl-C would crash it.
+    """
+    return require("openvino", extra="openvino", purpose="Running networks in OpenVINO").Core()
 
 
 SESSIONS: dict[str, type[Session]] = {ONNXRUNTIME: OnnxRuntimeSession, OPENVINO: OpenVinoSession}
