@@ -112,6 +112,14 @@ def test_a_search_for_a_rate_is_part_of_the_budget():
     assert any("Short runs of" in note for note in tuned.notes)
 
 
+def test_without_time_for_a_search_beside_them_all_steps_are_made_at_the_default_rate():
+    """There is time for some 240: with three short runs of 30 too few would be left to search for."""
+    tuned = tune(make_task(), slow(0.01), budget=2.6, **{**OPTIONS, "learning_rate": None})
+    assert 200 < tuned.steps < 290
+    assert not any("Short runs of" in note for note in tuned.notes)
+    assert any("The run is too short to compare some: the default is taken" in note for note in tuned.notes)
+
+
 def test_a_search_that_takes_longer_than_was_planned_is_cut_short():
     began = CLOCK.now
     tuned = tune(make_task(), slow(0.005, 0.04, after=30), budget=5, **{**OPTIONS, "learning_rate": None})

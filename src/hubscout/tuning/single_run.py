@@ -156,8 +156,8 @@ class SingleRun:
         )
         self.left_teachers = False
         """Whether a short run said that they are of no use, where nobody had asked for a method."""
-        self.weighs = True
-        """Whether there is time for a short run that weighs the teachers."""
+        self.searches = self.weighs = True
+        """Whether there is time for a search for a rate, and for a short run that weighs the teachers."""
         self.untaught = "fine-tune"
         """The method where nobody teaches and none was asked for, or where no teacher is left."""
         settle_untaught(self)

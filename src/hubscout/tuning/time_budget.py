@@ -73,6 +73,7 @@ def plan_time(run: SingleRun, budget: float, *, searches: bool, probes: bool) ->
             fewer = steps_beside_search((room - trials * validation) / pace, trials) if searches else 0
             if fewer:
                 break
+        run.searches = fewer > 0
         loop.steps = state.step + max(1, fewer or left)
     falling = state.falling or cooldown_steps(loop.steps, run.arguments.cooldown)
     run.note(

@@ -233,7 +233,7 @@ def _execute(run: SingleRun, *, resume: bool) -> Tuned:
             run.forget_method_notes()
             return finish(run)
     run.frozen_features.forget()
-    if searches and (short := steps_per_rate(loop.steps)):
+    if searches and run.searches and (short := steps_per_rate(loop.steps)):
         first = " The first is tried without teachers, too." if weighs_teachers(run) else ""
         run.observer(
             Message("", f"No learning rate was given: {TRIALS} or {TRIALS + 1} are tried, {short} steps each.{first}")
