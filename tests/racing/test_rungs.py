@@ -174,7 +174,8 @@ def test_more_time_can_be_given_later(task: Task, networks: Path, tmp_path: Path
     first = race(task, models, budget=6, out=tmp_path / "run", **LONG)
     deploy = names(networks, "width=6&pace=0.005")[0]
     found = race(task, models, budget=14, deploy=deploy, out=tmp_path / "run", **LONG)
-    assert found.winner == first.winner
+    assert found.winner.model in models  # at which rate, it has chosen anew
+    assert len(found.looks) > len(first.looks)
     assert found.deployed is not None
     assert found.deployed.steps > 50
 
