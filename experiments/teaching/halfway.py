@@ -1,6 +1,7 @@
 """Whether a model should follow its teachers, the labels, or what lies halfway between them.
 
     python experiments/teaching/halfway.py --workers 2        # goes on where it stopped; two hours on two cores
+    python experiments/teaching/halfway.py --workers 2 --plan tuned-teachers
 
 With teachers B-Tuning is clearly behind fine-tuning on TREC at searched rates and on pet heads without knobs; with the
 labels in their place it is ahead on TREC, and less ahead on Pets (README.md). Halfway is the plainest compromise. All
@@ -16,6 +17,9 @@ are compared with each other alone. The rule, from before the runs:
 
 What differs from that plan: there was time for two of four rates on TREC, for one seed of most cases that choose and
 for none of AG News; few images of CIFAR-10, and teachers of random weights, were added after the first looks.
+
+Last came a teacher of texts that is tuned first (`--plan tuned-teachers`): halfway to it, at the rate of halfway to
+the frozen one, and distillation of its answers, with a search of its own. No default hangs on it.
 """
 
 from __future__ import annotations
@@ -55,6 +59,11 @@ run.METHODS |= {
 UNTRAINED = {name: f"{name}, untrained" for name in (TAUGHT, HALF)}
 """With teachers of random weights: what bad ones cost."""
 run.METHODS |= {called: {**run.METHODS[name], "untrained": True} for name, called in UNTRAINED.items()}
+TUNED_FIRST, TUNED_ANSWERS = "halfway, tuned teacher", "answers of a tuned teacher"
+run.METHODS |= {
+    TUNED_FIRST: {**run.METHODS[HALF], "tuned": True},
+    TUNED_ANSWERS: {**run.METHODS["logit-kd, one tuned teacher"], **BF16},
+}
 CHOOSE = {
     "fashion-mnist-1000/cifar10_resnet20/unused": 0.03,
     "pets-740/mobilenetv2_coral_in1k/unused": 0.0004,
@@ -77,6 +86,14 @@ class Plan:
     def ready(self) -> Iterator[Setting]:
         return (setting for setting in self._all() if setting.key not in self.begun)
 
+    def _best(self, settings: list[Setting]) -> Setting | None:
+        """The one that validation chooses, once all are done."""
+        found = [self.done[s.key] for s in settings if s.key in self.done]
+        if len(found) < len(settings):
+            return None
+        best = max(found, key=lambda r: (r["validation"], -r["learning_rate"]))
+        return next(s for s in settings if s.key == best["key"])
+
     def _all(self) -> Iterator[Setting]:
         yield from self._choosing(CHOOSING[0], *list(CHOOSE)[:-1])
         searches = {name: [Setting(TEXTS, name, rate, None, 0) for rate in TEXT_RATES] for name in (HALF, TAUGHT)}
@@ -84,10 +101,8 @@ class Plan:
             yield from settings
         best = {TUNED: Setting(TEXTS, TUNED, TEXT_RATE, None, 0)}
         for name, settings in searches.items():
-            found = [self.done[s.key] for s in settings if s.key in self.done]
-            if len(found) == len(settings):
-                rate = max(found, key=lambda r: (r["validation"], -r["learning_rate"]))["learning_rate"]
-                best[name] = replace(best[TUNED], method=name, learning_rate=rate)
+            if chosen := self._best(settings):
+                best[name] = chosen
         yield from (replace(one, seed=seed) for seed in JUDGING for one in best.values())
         for seed in crossed_numbers.SEEDS:
             yield from (Setting(case, NUMBERS_HALF, 0.0, None, seed) for case in crossed_numbers.CHOOSE)
@@ -105,18 +120,41 @@ class Plan:
             yield from (Setting(case, name, CHOOSE[case], None, seed) for name in (TUNED, TAUGHT, HALF, LABELS))
 
 
+class TunedTeachers(Plan):
+    """The teacher of texts at two rates, then a seed of everything that follows it."""
+
+    def _all(self) -> Iterator[Setting]:
+        case = run.CASES[TEXTS]
+        names = [(name, rate) for name in case.teachers for rate in run.rates_of_teacher(case)[:2]]
+        missing = [pair for pair in names if not run.teacher_folder(case, *pair).exists()]
+        yield from (Setting(TEXTS, run.TEACHER + name, rate, None, run.SEARCH_SEED) for name, rate in missing)
+        if missing:
+            return
+        halfway = self._best([Setting(TEXTS, HALF, rate, None, 0) for rate in TEXT_RATES])
+        assert halfway is not None, "run the plan of halfway first"
+        yield from (searched := run.search(TEXTS, TUNED_ANSWERS))
+        best = [replace(halfway, method=TUNED_FIRST), *filter(None, [self._best(searched)])]
+        yield from (replace(one, seed=seed) for seed in JUDGING for one in best)
+
+
+PLANS = {"halfway": Plan, "tuned-teachers": TunedTeachers}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="Begin no run after so long.")
+    parser.add_argument("--plan", choices=list(PLANS), default="halfway")
     given = parser.parse_args()
     lines = OUT.read_text().splitlines() if OUT.is_file() else []
     done = {r["key"]: r for r in map(json.loads, lines) if "failed" not in r}  # which are tried again
     began = time.monotonic()
     with OUT.open("a") as file:
-        for record in finished(Plan(done), [Worker() for _ in range(given.workers)], began + given.seconds):  # type: ignore[arg-type]
-            file.write(json.dumps(record) + "\n")
-            file.flush()
+        plan: Any = PLANS[given.plan](done)
+        for record in finished(plan, [Worker() for _ in range(given.workers)], began + given.seconds):
+            if "prepared" not in record:  # it lies in the cache of this machine alone
+                file.write(json.dumps(record) + "\n")
+                file.flush()
             told = record.get("validation"), record.get("test", record.get("failed"))
             print(
                 f"{time.monotonic() - began:4.0f} s",

@@ -12,7 +12,21 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 import crossed_numbers  # noqa: E402
 from explore import MOST  # noqa: E402
-from halfway import CHOOSE, CHOOSING, HALF, JUDGING, LABELS, NO_KNOBS, NUMBERS_HALF, OUT, TAUGHT, TUNED, UNTRAINED  # noqa: E402
+from halfway import (  # noqa: E402
+    CHOOSE,
+    CHOOSING,
+    HALF,
+    JUDGING,
+    LABELS,
+    NO_KNOBS,
+    NUMBERS_HALF,
+    OUT,
+    TAUGHT,
+    TUNED,
+    TUNED_ANSWERS,
+    TUNED_FIRST,
+    UNTRAINED,
+)
 from outcomes import table as markdown  # noqa: E402
 from run import FEW, HEADS, TEXTS  # noqa: E402
 from table import difference, title, told  # noqa: E402
@@ -72,7 +86,7 @@ def part(header: str, found: Points, base: str, methods: dict[str, str], cases: 
 def main() -> None:
     classes = {TUNED: "nobody: fine-tuning", TAUGHT: "teachers", HALF: "halfway", LABELS: "labels"}
     judged = {name: called for name, called in classes.items() if name != LABELS}
-    bad = {called: called for called in UNTRAINED.values()}
+    others = {called: called for called in (TUNED_FIRST, TUNED_ANSWERS, *UNTRAINED.values())}
     numbers = {
         "numbers, fine-tune": classes[TUNED],
         "numbers, paper": classes[TAUGHT],
@@ -92,7 +106,7 @@ def main() -> None:
             list(CHOOSE),
         ),
         *chosen(points("validation", CHOOSING), classes),
-        *part("Classes, test, which judges:", points("test", JUDGING), TUNED, judged | bad, [TEXTS, *FEW]),
+        *part("Classes, test, which judges:", points("test", JUDGING), TUNED, judged | others, [TEXTS, *FEW]),
         *part(
             "Numbers, test, which chooses there:",
             points("test", crossed_numbers.SEEDS),
