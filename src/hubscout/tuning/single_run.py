@@ -25,17 +25,15 @@ from hubscout.runs.tuning_record import Curves
 from hubscout.tasks import Split, Task
 from hubscout.tasks.kept_images import let_go_of_pixels
 from hubscout.tasks.kinds import kind_of
-from hubscout.tasks.sequences import task_fingerprint
 from hubscout.tasks.task_metrics import Outcome
 from hubscout.tuning.arguments import TuningArguments
 from hubscout.tuning.baselines import guess_metric
 from hubscout.tuning.batches import MODEL, Batches, BatchPlan, StreamedBatches, default_workers, distinct_views
-from hubscout.tuning.checkpoints import Checkpoints, TrainState
+from hubscout.tuning.checkpoints import Checkpoints
 from hubscout.tuning.companions import check_mixable, restrict
 from hubscout.tuning.decoded_batches import HeldBatches, augments, fits
 from hubscout.tuning.default_method import (
     ALL_THE_SAME,
-    check_left_teachers,
     may_teach,
     note_unheeded,
     settle_untaught,
@@ -59,9 +57,10 @@ from hubscout.tuning.network import (
 )
 from hubscout.tuning.opened_models import feature_width, open_model_to_tune, open_teacher
 from hubscout.tuning.pass_time import TooSlowError
-from hubscout.tuning.processes import end_run, make_accelerator, share_from_main, start_trackers
+from hubscout.tuning.processes import end_run, make_accelerator, share_from_main
 from hubscout.tuning.rates import RateChoice
 from hubscout.tuning.readable import decoded_once, find_unreadable, without
+from hubscout.tuning.resuming import checkpoints_of, last_checkpoint, start, take_over
 from hubscout.tuning.teacher_answers import answers_of_views
 from hubscout.tuning.teaching_time import TeachingTime
 
@@ -111,7 +110,7 @@ class SingleRun:
         self.method: Method = METHODS[method]()
         check_trainable(task)
         self.asked, self.restarts = arguments, tuple(restarts)
-        self._take_rate(rate)
+        self.take_rate(rate)
         self.folder = out
         self.accelerator: Accelerator = make_accelerator(arguments, self.folder)
         self.observer = observer if self.accelerator.is_main_process else silent
@@ -169,16 +168,17 @@ class SingleRun:
 
     def go_on_at(self, choice: RateChoice) -> None:
         """Take the learning rate that a search has chosen."""
-        self._take_rate(choice)
+        self.take_rate(choice)
         self.loop.take_rates(self.arguments)
-        self._keep_rate(choice)
+        self.keep_rate(choice)
         self.note(choice.reason)
 
-    def _take_rate(self, choice: RateChoice | None) -> None:
+    def take_rate(self, choice: RateChoice | None) -> None:
+        """Have the arguments at this rate, or at that of the defaults."""
         self.rate = choice
         self.arguments = self.asked.at_rate(choice.learning_rate if choice else None).slower(len(self.restarts))
 
-    def _keep_rate(self, choice: RateChoice) -> None:
+    def keep_rate(self, choice: RateChoice) -> None:
         """In checkpoints and in the journal: who resumes the run does not search again."""
         self.loop.train_state.rate, self.loop.train_state.rate_reason = choice.learning_rate, choice.reason
         if self.accelerator.is_main_process:
@@ -186,22 +186,10 @@ class SingleRun:
 
     def begin(self, resume: bool = False) -> None:
         """Build the network and its loop, at the first step or where an earlier run stopped."""
-        found = self._last_checkpoint(resume)
+        found = last_checkpoint(self, resume)
         self.resumed = found is not None
         if found is not None:
-            stood = found[1]["train_state"]
-            self.spent = stood["seconds"]
-            # Its own, whatever has become of the defaults since; where it has none, what runs had before there was one.
-            own = {name: stood.get(name, getattr(TrainState, name)) for name in ("trade_off", "label_share")}
-            self.arguments = self.arguments.replace(**{k: v for k, v in own.items() if getattr(self.asked, k) is None})
-            if views := stood.get("teacher_views"):
-                self.arguments = self.arguments.replace(teacher_views=views)
-            taught_by = stood.get("taught_by")
-            if taught_by is not None and taught_by != self.taught_by:  # whoever there may be time for now
-                self.keep_teachers(taught_by)
-            self.left_teachers = stood.get("left_teachers", False)
-            if stood.get("method") == "fine-tune" != self.method.name:
-                self.method = METHODS["fine-tune"]()
+            take_over(self, found[1]["train_state"])
         accelerator, arguments = self.accelerator, self.arguments
         loss = TaskLoss.of(self.task, label_smoothing=arguments.label_smoothing)
         rows = Rows.of(self.task.train, loss, accelerator.device)
@@ -245,12 +233,12 @@ class SingleRun:
                 null_loss(self.task, loss, rows),
                 guess_metric(self.task, "validation") if validates else -math.inf,
             ),
-            self.checkpoints(),
+            checkpoints_of(self),
             Curves(self.folder / CURVES if self.folder and accelerator.is_main_process else None),
             self.observer,
             began=self.began,
         )
-        self._start(found)
+        start(self, found)
 
     @property
     def seconds_left(self) -> float | None:
@@ -271,7 +259,7 @@ class SingleRun:
         self.loop.follow(self.method)
         self.left_teachers = True
         self.loop.train_state.probes.pop("teacher")
-        self._keep_method()
+        self.keep_method()
         note_unheeded(self)
 
     def forget_method_notes(self) -> None:
@@ -352,71 +340,7 @@ class SingleRun:
                 raise
         return Outcome.of(self.task, split, predict())  # outside the handler, which holds on to what did not fit
 
-    def checkpoints(self) -> Checkpoints | None:
-        """Those in the folder of the run, with what they must have in common with it; None without a folder."""
-        if self.folder is None:
-            return None
-        # The weights depend on these two splits alone: samples of test may come and go.
-        decisive = {"train": self.task.train, "validation": self.task.validation}
-        identity = {
-            "task": task_fingerprint(self.task.kind, self.task.modality, self.task.target_names, decisive),
-            "model": self.identities[0],
-            "teachers": self.identities[1:],
-            "method": METHODS[self.method_asked].name,
-            **self.asked.decisive(),
-        }
-        return Checkpoints(self.folder / CHECKPOINTS, identity, self.arguments.keep_checkpoints, self.method_is_open)
-
-    def _last_checkpoint(self, resume: bool) -> tuple[Path, dict[str, Any]] | None:
-        """The last whole checkpoint with its state; None where there is none. A run from the start removes them."""
-        checkpoints = self.checkpoints()
-        if checkpoints is None:
-            return None
-        if not resume:
-            if self.accelerator.is_main_process:
-                checkpoints.clear()
-            self.accelerator.wait_for_everyone()
-        # Asked of the main process alone, which sets damaged ones aside: others may find the folder empty by then.
-        latest, damaged = self.shared(checkpoints.last_whole)
-        for path in damaged:
-            self.note(
-                f"The checkpoint {path} is damaged: its content is not what was written. It was set aside, and the "
-                f"run goes on from {latest or 'the beginning'}."
-            )
-        if latest is None:
-            return None
-        state = checkpoints.read(latest)
-        check_left_teachers(self, state["train_state"])
-        return latest, state
-
-    def _start(self, found: tuple[Path, dict[str, Any]] | None) -> None:
-        """From a checkpoint, or where there is none from the first step."""
-        loop = self.loop
-        if found is not None:
-            latest, state = found
-            loop.resume(state)
-            self.restarts = tuple(state["restarts"])
-            stood = loop.train_state
-            self._take_rate(RateChoice(stood.rate, stood.rate_reason) if stood.rate is not None else None)
-            self.notes[:0] = [*([stood.rate_reason] if stood.rate is not None else []), *self.restarts]
-            loop.arguments = self.arguments
-            self.note(f"Resumed after step {loop.train_state.step} from {latest}.")
-        elif self.folder is not None and self.accelerator.is_main_process:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            loop.journal.resume([])
-            if self.rate is not None:
-                self._keep_rate(self.rate)
-            for reason in self.restarts:
-                loop.journal.add("note", step=0, text=reason)
-        loop.restarts = self.restarts
-        self._keep_method()
-        self.announce()
-        if self.arguments.trackers:
-            names = [teacher.card.identifier for teacher in self.teachers]
-            about = {"model": self.model.card.identifier, "teachers": ", ".join(names), "method": self.method.name}
-            start_trackers(self.accelerator, self.task.name, {**about, **self.arguments.decisive()})
-
-    def _keep_method(self) -> None:
+    def keep_method(self) -> None:
         """In checkpoints: who resumes the run follows whom it followed, as strictly."""
         state, method = self.loop.train_state, self.method
         state.taught_by, state.teacher_views, state.method = self.taught_by, method.views, method.name

@@ -43,6 +43,7 @@ from hubscout.tuning.methods.zoo import is_mixture, merge
 from hubscout.tuning.network import Network
 from hubscout.tuning.processes import end_run
 from hubscout.tuning.rates import TRIALS, search_rate, steps_per_rate
+from hubscout.tuning.resuming import checkpoints_of
 from hubscout.tuning.single_run import SingleRun
 from hubscout.tuning.time_budget import fit_to_time, plan_time, shorten_as_planned, steps_text
 from hubscout.tuning.tuned import Tuned
@@ -189,7 +190,7 @@ def _finished(run: SingleRun) -> Tuned | None:
 
 def _teachers_of_finished(run: SingleRun) -> list[int] | None:
     """The places of those that taught; None where the folder holds no measured result that is the end of this run."""
-    checkpoints, folder = run.checkpoints(), run.folder
+    checkpoints, folder = checkpoints_of(run), run.folder
     latest = checkpoints.latest() if checkpoints is not None else None
     if checkpoints is None or folder is None or latest is None or not is_whole(latest):
         return None
