@@ -125,7 +125,7 @@ class Killed(BaseException):
 def test_a_resumed_run_has_the_teachers_that_it_began_with(tmp_path):
     """Meanwhile the features of the other one have come into the cache."""
     teachers = heavy(SLOW, 1), heavy(FAST, 2)
-    how = {"out": tmp_path / "run", "cache": tmp_path / "cache"}
+    how = {"out": tmp_path / "run", "cache": tmp_path / "cache", "checkpoint_every_steps": 10}
     with pytest.raises(Killed):
         timed(*teachers, observer=kill_after(20), **how)
     extract(teachers[0], make_task(n=5120), device="cpu", cache=FeatureCache(tmp_path / "cache"))
