@@ -211,24 +211,33 @@ def test_a_worker_killed_in_the_middle_of_a_shard(
     assert same_sums(killed, sums_of(engine, task, name(zoo, "0-4")))
 
 
-# A slice that waits for company: on a busy machine one worker would have done both before another has started.
-@pytest.mark.parametrize(
-    "fault", ["wait_for_company", "kill_once", pytest.param("kill_always", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("fault", ["", "kill_once", pytest.param("kill_always", marks=pytest.mark.slow)])
 def test_a_model_in_slices(
-    task: Task, zoo: Path, engine: RayEngine, undisturbed: Ranking, tmp_path: Path, fault: str
+    task: Task,
+    zoo: Path,
+    engine: RayEngine,
+    undisturbed: Ranking,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: str,
 ) -> None:
+    sent: list[Job] = []
+    run = engine.run
+    monkeypatch.setattr(engine, "run", lambda jobs, *rest, **how: run((sent.extend(jobs), jobs)[1], *rest, **how))
     log = zoo / "loads.txt"
     log.write_text("")
     events: list[Event] = []
+    several = engine.places(cpus=1.0, gpus=0.0) > 1  # Ray may take a machine for lost that was slow to answer
     model = name(zoo, "0-4", fault, tmp_path / "met", pace=0.2)
     ranking = rank(task, model, cache=tmp_path / "features", engine=engine, observer=events.append, batch_size=128)
-    assert (tmp_path / "met").exists()
+    assert (tmp_path / "met").exists() == bool(fault)
     if fault == "kill_always":
         (failure,) = ranking.failures
         assert "died 3 times" in failure.reason
         return
-    assert len({line.split()[0] for line in log.read_text().splitlines()}) >= 2
+    # Ray may have one process run all slices; the local engine is held to more (`test_local_ranking.py`).
+    assert len(sent) == (4 if several else 1)
+    assert len({line.split()[0] for line in log.read_text().splitlines()}) >= (2 if fault else 1)
     found, expected = facts(ranking)["0-4"], facts(undisturbed)["0-4"]
     assert (found[0], found[4]) == (expected[0], expected[4])
     assert found[1] == pytest.approx(expected[1], abs=1e-9)
