@@ -23,7 +23,7 @@ from hubscout.racing.finishing import Finish
 from hubscout.racing.floor import FitProbe, Floor
 from hubscout.racing.rungs import Pace
 from hubscout.report.saved_run import open_run
-from hubscout.runs.events import Raced
+from hubscout.runs.events import Observer, Raced
 from hubscout.runs.race_record import read_race
 from hubscout.tasks import Task
 from hubscout.tuning import Tuned, frozen_features
@@ -408,14 +408,18 @@ def test_teachers_that_there_is_no_time_for_are_left_out_and_that_is_said(
     assert asked == [(big,)]
 
 
+def stop_after_the_lessons(folder: Path) -> Observer:
+    def observer(event: Any) -> None:
+        if isinstance(event, Raced) and len(lines(folder, "lesson")) == 2:
+            raise KeyboardInterrupt
+
+    return observer
+
+
 def test_one_that_nobody_teaches_and_that_was_fine_tuned_before_starts_anew(
     task: Task, networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As it was until labels stood in the place of teachers that there is no time for."""
-
-    def stop_after_the_lessons(event: Any) -> None:
-        if isinstance(event, Raced) and len(lines(tmp_path / "run", "lesson")) == 2:
-            raise KeyboardInterrupt
 
     big, small = names(networks, "width=64", "width=8&seed=3")
     options = {"out": tmp_path / "run", "deploy": small, "budget": 600, **OPTIONS}
@@ -424,7 +428,7 @@ def test_one_that_nobody_teaches_and_that_was_fine_tuned_before_starts_anew(
     with monkeypatch.context() as patch:
         patch.setattr(FinalStages, "_lesson", lambda *given: replace(lesson(*given), teachers=None))
         with pytest.raises(InterruptedRunError):
-            race(task, big, observer=stop_after_the_lessons, **options)
+            race(task, big, observer=stop_after_the_lessons(tmp_path / "run"), **options)
     assert list((tmp_path / "run" / "lessons").rglob("step-*.pt"))
     found = race(task, big, **options)
     assert found.deployed is not None, found.notes
@@ -437,16 +441,12 @@ def test_with_more_time_those_teach_that_there_was_no_time_for(
 ) -> None:
     """What was learnt without them does not stand in their way."""
 
-    def stop_after_the_lessons(event: Any) -> None:
-        if isinstance(event, Raced) and len(lines(tmp_path / "run", "lesson")) == 2:
-            raise KeyboardInterrupt
-
     big, small = names(networks, "width=64", "width=8&seed=3")
     options = {"out": tmp_path / "run", "deploy": small, **OPTIONS}
     with monkeypatch.context() as patch:
         patch.setattr(Study, "__call__", lambda self: ((), "Nobody teaches in this budget."))
         with pytest.raises(InterruptedRunError):
-            race(task, big, budget=600, observer=stop_after_the_lessons, **options)
+            race(task, big, budget=600, observer=stop_after_the_lessons(tmp_path / "run"), **options)
     found = race(task, big, budget=1200, **options)
     assert found.deployed is not None, found.notes
     assert found.deployed.teachers == (big,)
