@@ -5,6 +5,7 @@
     python benchmarks/scale.py --imagenet          # 1.28 M × 2048, 1000 classes, as a stream
     python benchmarks/scale.py --engine            # two workers, local and on Ray, against one process
     python benchmarks/scale.py --slices            # one model on two workers, whole and in slices
+    python benchmarks/scale.py --rows              # the score of few rows from themselves, and from their sums
 
 Every measurement runs in a process of its own, so that its peak memory is its own. Features are made in pieces of
 random numbers, as a model would give them; making them is not counted. "above" is the peak of the resident memory
@@ -92,6 +93,59 @@ def measure(n: int, dim: int, classes: int, device: str) -> Cell:
     scoring = time.perf_counter() - began
     on_gpu = torch.cuda.max_memory_allocated() if cuda else 0
     return Cell(n, dim, classes, device, spent, scoring, peak_bytes() - before, on_gpu, float(evidence.score))
+
+
+def measure_rows(n: int, dim: int, classes: int, way: str) -> dict[str, float]:
+    """Score n rows that came in batches of 256, from themselves ("rows") or from their sums by block ("sums")."""
+    import numpy as np
+
+    from hubscout.evidence import logme, maximize_evidence
+    from hubscout.features.result import BlockAccumulator
+
+    generator = np.random.default_rng(0)
+    ids, blocks = generator.integers(0, classes, n), generator.permutation(n) * BLOCKS // n
+    batches = [
+        generator.standard_normal((len(part), dim), dtype=np.float32) for part in np.split(ids, range(256, n, 256))
+    ]
+    logme(batches[0][:64, :32], ids[:64] % 2)
+    before, began = peak_bytes(), time.perf_counter()
+    if way == "rows":
+        evidence = logme(
+            np.concatenate(batches),
+            ids,
+            classes=range(classes),
+            blocks=blocks,
+            most_rounding=math.inf if n >= dim else 1e-9,
+        )
+    else:
+        accumulator = BlockAccumulator("classification", tuple(map(str, range(classes))))
+        for start, rows in zip(range(0, n, 256), batches, strict=True):
+            accumulator.add(rows, ids[start : start + 256], blocks[start : start + 256])
+        evidence = maximize_evidence(accumulator.finish())
+    seconds = time.perf_counter() - began
+    return {"seconds": seconds, "peak": peak_bytes() - before, "score": float(evidence.score)}
+
+
+def rows_or_sums() -> None:
+    """Each in a process of its own, as the score of `rank` takes them."""
+    for n, dim, classes in (
+        (400, 2048, 10),
+        (1400, 2048, 10),
+        (3300, 512, 37),
+        (3300, 1280, 37),
+        (3300, 2048, 37),
+        (12000, 1280, 37),
+    ):
+        found = {}
+        for way in ("rows", "sums"):
+            command = [sys.executable, __file__, "--one", str(n), str(dim), str(classes), way]
+            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+            found[way] = json.loads(done.stdout.splitlines()[-1])
+        both = "  ".join(
+            f"{way} {one['seconds']:6.3f} s, above {one['peak'] / 2**20:4.0f} MiB" for way, one in found.items()
+        )
+        apart = abs(found["rows"]["score"] - found["sums"]["score"])
+        print(f"n {n:>6,}  D {dim:>5}  classes {classes:>3}  {both}  scores differ by {apart:.0e}", flush=True)
 
 
 def peak_bytes() -> int:
@@ -342,6 +396,7 @@ def main() -> None:
     parser.add_argument("--imagenet-rows", type=int, default=1_281_167)
     parser.add_argument("--engine", action="store_true")
     parser.add_argument("--slices", action="store_true")
+    parser.add_argument("--rows", action="store_true")
     parser.add_argument("--job-seconds", type=float, default=20.0)
     parser.add_argument("--models", type=int, default=2)
     parser.add_argument("--json", type=Path, help="write the measurements there as well")
@@ -349,6 +404,9 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.one:
         n, dim, classes, device = arguments.one
+        if device in ("rows", "sums"):
+            print(json.dumps(measure_rows(int(n), int(dim), int(classes), device)))
+            return
         print(json.dumps(asdict(measure(int(n), int(dim), int(classes), device))))
         return
     if arguments.engine:
@@ -356,6 +414,9 @@ def main() -> None:
         return
     if arguments.slices:
         where_slices_pay()
+        return
+    if arguments.rows:
+        rows_or_sums()
         return
     cells = (
         imagenet(arguments.device, arguments.imagenet_rows)

@@ -10,10 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from hubscout.errors import InputError
-from hubscout.evidence import logme
+from hubscout.evidence import logme, maximize_evidence
 from hubscout.features import extract
+from hubscout.features.result import BlockAccumulator
+from hubscout.hubs.model_objects import register
 from hubscout.ranking import rank
 from hubscout.ranking.layer_scores import MARGIN, POINTS, LayerEvidence, convergence_of, scan_layers
 from hubscout.report.sections.provenance import repeat_code
@@ -75,6 +78,43 @@ def test_the_spectra_of_layers_that_are_not_chosen_do_not_stay(sentences: Task, 
     assert chosen is not None
     score = next(layer.score for layer in layers if layer.name == "layer.1")
     assert chosen.evidence.score == pytest.approx(score, abs=1e-12)
+
+
+def made_up(n: int, dim: int, kind: str) -> tuple[torch.nn.Module, Task]:
+    """A network that gives `dim` features of its six inputs, all different, and what it is to explain."""
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(n, 6)).astype("float32")
+    labels = inputs[:, 0] + 0.5 * rng.normal(size=n)
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Linear(6, dim), torch.nn.Tanh())
+    task = Task.from_arrays(inputs, labels if kind == "regression" else labels > 0, kind=kind)
+    return network, task
+
+
+@pytest.mark.parametrize("cached", [True, False])
+@pytest.mark.parametrize("kind", ["classification", "regression"])
+@pytest.mark.parametrize("dim", [40, 200])
+def test_few_rows_are_scored_themselves_as_their_sums_would_be(
+    dim: int, kind: str, cached: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network, task = made_up(120, dim, kind)
+    with monkeypatch.context() as patched:
+        patched.setattr(BlockAccumulator, "add", lambda *_: pytest.fail("sums were made"))
+        row = rank(task, network, cache=tmp_path if cached else False, **QUICK).best
+    sums = maximize_evidence(extract(register(network), task).statistics[""])
+    assert row.score == pytest.approx(sums.score, abs=1e-9)
+    assert row.standard_error == pytest.approx(sums.standard_error, rel=0.3 if dim > 90 else 1e-4)
+    assert len(row.block_scores) == 10
+
+
+def test_many_rows_are_scored_from_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, task = made_up(120, 6, "classification")
+    row = rank(task, network, cache=False, **QUICK).best
+    monkeypatch.setattr("hubscout.features.result._FEW_ROWS", 0)
+    monkeypatch.setattr("hubscout.evidence.logme", lambda *_, **__: pytest.fail("rows were taken"))
+    summed = rank(task, network, cache=False, **QUICK).best
+    assert summed.score == pytest.approx(row.score, abs=1e-9)
+    assert summed.expected == row.expected
 
 
 def test_models_without_layers_have_no_mean_and_layers_have_names() -> None:

@@ -27,15 +27,13 @@ from hubscout.evidence.checks import Targets, check_features, check_finite, chec
 from hubscout.evidence.eigenvectors import Deferred
 from hubscout.evidence.evidence import Evidence
 from hubscout.evidence.jackknife import RowsInBlocks, assign_blocks, contributions_from_rows, error_from_contributions
-from hubscout.evidence.maximize import Jackknife, Settings, assemble, fit, warned
+from hubscout.evidence.maximize import MOST_ROUNDING, Jackknife, Settings, assemble, fit, warned
 from hubscout.evidence.offset import is_far, mean_direction
 from hubscout.evidence.posterior import dual_residuals, mean_weights
 from hubscout.evidence.solvers import SOLVERS
 from hubscout.evidence.spectrum import Spectrum, dual_spectrum, kept, score_rounding, score_without, singular_spectra
 from hubscout.evidence.statistics import may_be_rounded, sums_of_rows
 
-ROUNDING_TOLERANCE = 1e-9
-"""If squaring the features may have cost the score more than this, it is computed again without squaring."""
 MISSING_TOLERANCE = 1e-8
 """The same for directions that were left out: in features of less than float64 some of them hold rounding."""
 PROBES = 16
@@ -56,6 +54,7 @@ def logme(
     tolerance: float | None = None,
     max_iterations: int | None = None,
     keep_spectrum: bool = True,
+    most_rounding: float = MOST_ROUNDING,
 ) -> Evidence:
     """LogME: the logarithm of the maximum evidence of the targets given the features, per sample and per target.
 
@@ -85,6 +84,8 @@ def logme(
         tolerance: on log t; each solver has a default of its own.
         max_iterations: the same.
         keep_spectrum: without it the result is small, but has no predictive variances.
+        most_rounding: nats per sample. Where squaring the features may have cost the score more, it is computed again
+            without squaring, in several times the time; with `math.inf` never, as from sums.
 
     Returns:
         The evidence: score, weights, α and β of every target.
@@ -108,7 +109,7 @@ def logme(
     n, dim = (int(size) for size in rows.shape)
     labels = check_targets(targets, n, kind=kind, classes=classes, target_names=target_names)
     centred = default_center(labels.kind) if center is None else center
-    settings = Settings(solver, centred, jackknife, tolerance, max_iterations, keep_spectrum)
+    settings = Settings(solver, centred, jackknife, tolerance, max_iterations, keep_spectrum, most_rounding)
     block_of_row = assign_blocks(n, blocks)
     check_finite(rows)
     if n < dim and jackknife != "exact" and not SOLVERS[solver].needs_sums:
@@ -132,7 +133,8 @@ def _primal(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Se
     if len(again or running) > 1 and fitted.standard_error is None:
         statistics, _ = sums_of_rows(rows, labels, blocks, together=False)
         fitted = fit(statistics, settled)
-    if settings.jackknife != "exact" and not SOLVERS[settings.solver].needs_sums:
+    checked = not math.isinf(settings.most_rounding)
+    if checked and settings.jackknife != "exact" and not SOLVERS[settings.solver].needs_sums:
         shift = next(iter(statistics.blocks.values())).shift
 
         def product(weights: Array) -> Array:
@@ -141,7 +143,7 @@ def _primal(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Se
         rounding = fitted.rounding
         if fitted.spectrum is not None and fitted.spectrum.cut:
             rounding = _looked_into(fitted, labels, product)
-        if rounding > ROUNDING_TOLERANCE or fitted.unbounded:
+        if rounding > settings.most_rounding or fitted.unbounded:
             return _decomposed(rows, labels, block_of_row, settings)
         fitted = replace(fitted, rounding=rounding)
     return fitted if settings.keep_spectrum else fitted.without_spectrum()
@@ -201,7 +203,7 @@ def _dual(rows: Array, labels: Targets, block_of_row: np.ndarray, settings: Sett
         constant = spectrum.reduced.vectors.reflect(ones.T, transposed=True)[:, 0]
     assembled = (labels.kind, labels.names, scored, kept, solution, weights, (means, target_means), squares)
     fitted = assemble(*assembled, settings, constant=constant)
-    if fitted.rounding > ROUNDING_TOLERANCE or fitted.unbounded:
+    if fitted.rounding > settings.most_rounding or (fitted.unbounded and not math.isinf(settings.most_rounding)):
         return _decomposed(rows, labels, block_of_row, settings)
     return _with_row_error(fitted, spectrum, inner, targets, residuals, scored, block_of_row, settings)
 

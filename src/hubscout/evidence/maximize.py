@@ -30,6 +30,8 @@ from hubscout.evidence.solvers import SOLVERS, Problem, Solution
 from hubscout.evidence.spectrum import Spectrum, by_observations, primal_spectrum, score_rounding, score_without
 from hubscout.evidence.statistics import Statistics
 
+MOST_ROUNDING = 1e-9
+"""Nats per sample of a score of rows that squaring them may cost."""
 HIGH_LEVERAGE = 0.5
 """Above this mean leverage the linear jackknife is too small, and blocks are left out and re-fitted."""
 
@@ -38,7 +40,7 @@ Jackknife = Literal["linear", "exact", "none"]
 
 @dataclass(frozen=True)
 class Settings:
-    """How to maximise: the arguments that `maximize_evidence` and `logme` share, checked."""
+    """How to maximise: the arguments of `maximize_evidence` and `logme`, checked."""
 
     solver: str = "newton"
     center: bool = False
@@ -46,12 +48,15 @@ class Settings:
     tolerance: float | None = None
     max_iterations: int | None = None
     keep_spectrum: bool = True
+    most_rounding: float = MOST_ROUNDING
 
     def __post_init__(self) -> None:
         SOLVERS[self.solver]
         check_choice("jackknife", self.jackknife, get_args(Jackknife))
         if self.tolerance is not None and not self.tolerance > 0:
             raise InputError(f"tolerance must be positive; got {self.tolerance!r}.")
+        if not self.most_rounding >= 0:
+            raise InputError(f"most_rounding must be 0 or more; got {self.most_rounding!r}.")
         check_least("max_iterations", 1 if self.max_iterations is None else self.max_iterations)
 
     @property

@@ -22,7 +22,7 @@ from hubscout.features.options import TORCH
 from hubscout.features.pipeline import Background, Feed, PlannedBatch, PreparedBatch, collate, plan
 from hubscout.features.precision import BatchSize, Precision, pick_precision
 from hubscout.features.preparing import InProcesses, InThreads, Preparing, Reader, default_processes, default_threads
-from hubscout.features.result import BlockAccumulator, Extraction, LayerStatistics
+from hubscout.features.result import BlockAccumulator, Extraction, LayerStatistics, takes_rows
 from hubscout.features.shards import FINAL, BatchResult, Collector, MemoryStore, ShardData, Store, WithFallback
 from hubscout.hubs.device_resizing import DECODED, DeviceResizing, decoded
 from hubscout.hubs.model_listing import TEXT_MODALITIES
@@ -87,7 +87,10 @@ class Extractor:
         store: Store = self.spare if entry is None else entry
         kept = self.keep_features or entry is not None
         if self.statistics:
-            eager = (FINAL,) if kept else (FINAL, *job.layers)
+            eager = (FINAL, *job.layers)
+            if kept:
+                n, dim = int(job.counts(job.rows).sum()), job.backbone.card.feature_dim
+                eager = () if takes_rows(n, dim, self.options.blocks) else (FINAL,)
             self.accumulators = {
                 layer: BlockAccumulator(job.task.kind, job.task.target_names, device=self.device) for layer in eager
             }
@@ -264,8 +267,8 @@ class Extractor:
                 for part in parts
             }
             later = {
-                layer: partial(_statistics_of, job.task, store, layer, about)
-                for layer in job.layers
+                layer: partial(_statistics_of, job.task, store, layer, about, self.device)
+                for layer in (FINAL, *job.layers)
                 if layer not in ready
             }
         return Extraction(
@@ -296,10 +299,10 @@ def _missing(planned: Sequence[PlannedBatch], reader: Reader, held: Callable[[np
 
 
 def _statistics_of(
-    task: Task, store: Store, layer: str, about: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]]
+    task: Task, store: Store, layer: str, about: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]], device: str
 ) -> Statistics:
     """The sums of a layer; `about` are targets, blocks and samples to keep of the rows of each shard."""
-    accumulator = BlockAccumulator(task.kind, task.target_names)
+    accumulator = BlockAccumulator(task.kind, task.target_names, device=device)
     for part, (targets, blocks, kept) in about.items():
         accumulator.add(store.read(part, layer), targets, blocks, kept)
     return accumulator.finish()

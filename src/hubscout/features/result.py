@@ -21,6 +21,19 @@ if TYPE_CHECKING:
     from hubscout.tasks import Kind
 
 _FLUSH_ROWS = 512
+_FEW_ROWS = 4096
+
+
+def takes_rows(n: int, dim: int, blocks: int) -> bool:
+    """Whether n rows of features are looked at themselves where they are kept, and not sums over each block of them.
+
+    With few rows for their dimensions, B matrices of D×D doubles take more memory than the rows do twice, and more time
+    than all the rest of a score.
+
+    >>> takes_rows(4_000, 64, 10), takes_rows(12_000, 1_280, 10), takes_rows(50_000, 2_048, 10)
+    (True, True, False)
+    """
+    return n <= max(_FEW_ROWS, blocks * dim)
 
 
 class BlockAccumulator:
@@ -97,10 +110,10 @@ def _stream_beside(device: str) -> torch.cuda.Stream:
 
 
 class LayerStatistics(Mapping[str, "Statistics"]):
-    """Statistics by layer. Those of tapped layers are made from the kept features when they are asked for.
+    """Statistics by layer. Where features are kept, those of tapped layers are made when they are asked for.
 
     A network has many layers and ten blocks of D×D numbers for each do not fit into memory at once; the final
-    features' are there from the start.
+    features' are there from the start, unless there are so few rows that sums may never be asked for.
     """
 
     def __init__(self, ready: Mapping[str, Statistics], later: Mapping[str, Callable[[], Statistics]]) -> None:

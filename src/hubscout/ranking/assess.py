@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -14,11 +14,12 @@ from hubscout.engines.job import remembered
 from hubscout.errors import InputError
 from hubscout.features.freed_memory import give_back_freed
 from hubscout.features.options import ExtractionOptions
+from hubscout.features.result import takes_rows
 from hubscout.hubs.backbone import check_modality
 from hubscout.hubs.pooling import MEAN_LAYER
 from hubscout.ranking.expected import left_out
 from hubscout.ranking.latency import measure_latency
-from hubscout.ranking.layer_scores import FEW_ROWS, LayerEvidence, convergence_of, merged, scan_layers
+from hubscout.ranking.layer_scores import LayerEvidence, convergence_of, merged, scan_layers
 from hubscout.ranking.limits import check_card, check_first_latency, check_latency
 from hubscout.runs.profiler import profiled, step
 from hubscout.runs.row import LayerScore, Row, best_layer_of
@@ -187,9 +188,9 @@ def _extract(backbone: Backbone, task: Task, settings: Settings, increment: np.n
     wanted = needs(settings, task.kind)
     samples = range(len(task.train)) if increment is None else increment
     rows = int(kind_of(task.kind).row_counts(task.train.targets, samples).sum())
-    width = backbone.card.feature_dim
-    # Features are smaller than sums: with D columns where n < D, and with B blocks of D×D doubles per layer.
-    few = min(FEW_ROWS, width) if not settings.extraction.layers else 2 * settings.extraction.blocks * width
+    # With layers, sums of all of them at once are more than the rows are.
+    blocks = settings.extraction.blocks * (2 if settings.extraction.layers else 1)
+    few = takes_rows(rows, backbone.card.feature_dim, blocks)
     return extract(
         backbone,
         task,
@@ -197,7 +198,7 @@ def _extract(backbone: Backbone, task: Task, settings: Settings, increment: np.n
         indices=increment,
         cache=settings.cache,
         statistics="statistics" in wanted,
-        keep_features=bool({"features", "logits"} & wanted) or rows <= few,
+        keep_features=bool({"features", "logits"} & wanted) or few,
         observer=settings.observer,
         options=settings.extraction,
         **resources(settings),
@@ -250,6 +251,7 @@ def _score(
         "groups": _groups(extractions, task),
         "kind": task.kind,
     }
+    all_sums = cache(lambda: merged(extractions, layer))
     scores: dict[str, Score] = {}
     parts: dict[str, dict[str, float]] = {}
     notes: list[str] = []
@@ -260,7 +262,7 @@ def _score(
                 parts[name] = score_parts(name, **inputs)
                 continue
             sums = "statistics" in entry.needs and not entry.from_evidence
-            scores[name] = score(name, **inputs, statistics=merged(extractions, layer) if sums else None)
+            scores[name] = score(name, **inputs, statistics=all_sums() if sums else None)
         except InputError as error:
             # A model without a source head has no LEEP: that is a gap in the table, unless it is what ranks.
             if name == settings.metrics[0]:

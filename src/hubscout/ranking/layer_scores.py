@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hubscout.errors import EvidenceWarning
+from hubscout.features.extraction_plan import assign_blocks, kept_of_row
+from hubscout.features.result import takes_rows
 from hubscout.runs.row import Convergence, LayerScore
 from hubscout.tasks.kinds import kind_of
 
@@ -20,10 +23,6 @@ if TYPE_CHECKING:
     from hubscout.evidence.statistics import KeptRows
     from hubscout.features import Extraction
     from hubscout.tasks import Task
-
-
-FEW_ROWS = 4096
-"""Up to here there may be fewer rows than dimensions: features are looked at before D×D sums are made of them."""
 
 
 @dataclass(frozen=True)
@@ -80,38 +79,56 @@ def layer_evidence(
 ) -> LayerEvidence:
     """The evidence of one layer over all extractions together.
 
-    Where there are fewer rows than dimensions and the features were kept, they are used themselves: an n×n problem
-    in place of a D×D one, and no digits are lost to sums of squares when the labels are fitted without residue.
+    Where the features were kept and are no more than sums of them would be, they are used themselves. With fewer rows
+    than dimensions that is an n×n problem in place of a D×D one, and no digits are lost to sums of squares when the
+    labels are fitted without residue.
     """
     from hubscout.evidence import logme, maximize_evidence
+    from hubscout.evidence.maximize import MOST_ROUNDING
     from hubscout.evidence.statistics import KeptRows
-    from hubscout.features.extraction_plan import kept_of_row
 
-    n = sum(extraction.n for extraction in extractions)
-    if n <= FEW_ROWS and all(_kept(extraction, layer) for extraction in extractions):
-        features = np.concatenate([extraction.features(layer) for extraction in extractions])
-        if n < features.shape[1]:
-            kind = kind_of(task.kind)
-            targets = np.concatenate([extraction.targets for extraction in extractions])
-            evidence = logme(
-                _on_device(features, extractions[0].device),
-                targets,
-                kind=kind.row_kind,
-                classes=range(len(task.target_names)) if kind.has_classes else None,
-                target_names=task.target_names,
-                center=center,
-                blocks=np.concatenate([block_of_rows(extraction, task, blocks) for extraction in extractions]),
-            )
-            samples = [
-                np.repeat(extraction.rows, kind.row_counts(task.train.targets, extraction.rows))
-                for extraction in extractions
-            ]
-            kept = KeptRows(features, targets, np.concatenate(samples))
-            if task.train.groups is not None:  # but for those that are too large to be left out
-                kept = kept.take(kept_of_row(task, "train", np.unique(kept.samples))[kept.samples] >= 0)
-            return LayerEvidence(evidence, kept if len(kept.samples) else None)
-    statistics = merged(extractions, layer)
-    return LayerEvidence(maximize_evidence(statistics, center=center), KeptRows.joined(statistics.kept))
+    if not _are_rows(extractions, layer, blocks):
+        statistics = merged(extractions, layer)
+        return LayerEvidence(maximize_evidence(statistics, center=center), KeptRows.joined(statistics.kept))
+    kind = kind_of(task.kind)
+    parts = [
+        (
+            extraction.features(layer),
+            extraction.targets,
+            np.repeat(extraction.rows, kind.row_counts(task.train.targets, extraction.rows)),
+            block_of_rows(extraction, task, blocks),
+        )
+        for extraction in extractions
+    ]
+    features, targets, samples, block_of_row = map(np.concatenate, zip(*parts, strict=True))
+    evidence = logme(
+        _on_device(features, extractions[0].device),
+        targets,
+        kind=kind.row_kind,
+        classes=range(len(task.target_names)) if kind.has_classes else None,
+        target_names=task.target_names,
+        center=center,
+        blocks=block_of_row,
+        most_rounding=MOST_ROUNDING if len(features) < features.shape[1] else math.inf,
+    )
+    return LayerEvidence(evidence, _kept_rows(task, KeptRows(features, targets, samples)))
+
+
+def _are_rows(extractions: Sequence[Extraction], layer: str, blocks: int) -> bool:
+    """Whether the rows of a layer are all there, and so few that no sums are needed."""
+    if not all(_kept(extraction, layer) for extraction in extractions):
+        return False
+    first = extractions[0]
+    dim = first.store.read(first.shards[0], layer).shape[1]
+    return takes_rows(sum(extraction.n for extraction in extractions), dim, blocks)
+
+
+def _kept_rows(task: Task, rows: KeptRows) -> KeptRows | None:
+    """Those to be predicted from all others; None where there are none."""
+    stays = kept_of_row(task, "train", np.unique(rows.samples))[rows.samples] >= 0
+    if stays.all():
+        return rows
+    return rows.take(stays) if stays.any() else None
 
 
 def _on_device(features: np.ndarray, device: str) -> Any:
@@ -125,8 +142,6 @@ def _on_device(features: np.ndarray, device: str) -> Any:
 
 def block_of_rows(extraction: Extraction, task: Task, blocks: int) -> np.ndarray:
     """The block of each row of features: that of its sample, as the statistics count it."""
-    from hubscout.features.extraction_plan import assign_blocks
-
     of_samples = assign_blocks(len(task.train), blocks, task.fingerprint, task.train.groups)[extraction.rows]
     return np.repeat(of_samples, kind_of(task.kind).row_counts(task.train.targets, extraction.rows))
 
