@@ -70,11 +70,13 @@ def pytest_testnodedown(node: Any, error: object) -> None:
         print(f"\n[{node.gateway.id}] ended with status {node.gateway._io.popen.wait(10)}")
 
 
-@pytest.fixture(autouse=True)
-def _cache_of_its_own(tmp_path_factory, monkeypatch):
-    """No test reads or writes the cache, or the store of races, of the person who runs it."""
-    monkeypatch.setenv("HUBSCOUT_CACHE", str(tmp_path_factory.getbasetemp() / "feature-cache"))
-    monkeypatch.setenv("HUBSCOUT_RACES", str(tmp_path_factory.getbasetemp() / "races.jsonl"))
+@pytest.fixture(scope="session", autouse=True)
+def _cache_of_its_own(tmp_path_factory):
+    """No test, and no fixture that is made before one, uses the cache, or the store of races, of who runs it."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("HUBSCOUT_CACHE", str(tmp_path_factory.getbasetemp() / "feature-cache"))
+        patched.setenv("HUBSCOUT_RACES", str(tmp_path_factory.getbasetemp() / "races.jsonl"))
+        yield
 
 
 @pytest.fixture(scope="session")
