@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from hubscout.hubs.cost import fingerprint
 from hubscout.hubs.image_preprocessing import split_options
 from hubscout.hubs.model_identifier import Identifier
 from hubscout.hubs.model_listing import ModelEntry, ModelListing
+from hubscout.hubs.random_weights import without_random_weights
 from hubscout.hubs.repository import PLACE_OPTIONS
 from hubscout.hubs.saving import DESCRIPTION, HEAD_WEIGHTS, lineage, read_description, read_settings
 from hubscout.hubs.vision import HalvesBackbone
@@ -137,12 +138,10 @@ def load_weights(path: Path, identifier: Identifier, preprocessing: Mapping[str,
     if named.hub in ("timm", "torchvision"):
         state = without_attribute(state)
     if named.hub == "timm":
-        module = build_timm(named.name, state, options)
-        fit_state(module, state, source=str(path))
+        module = _filled(build_timm, named.name, state, options, str(path))
         return timm_hub.wrap(module, identifier, image_options=image_options, facts={})
     if named.hub == "torchvision":
-        module = build_torchvision(named.name, state, options)
-        fit_state(module, state, source=str(path))
+        module = _filled(build_torchvision, named.name, state, options, str(path))
         config = torchvision_hub.default_config(named.name).updated(image_options)
         return torchvision_hub.wrap_network(module, identifier=str(identifier), architecture=named.name, config=config)
     if named.hub == "python":
@@ -152,6 +151,23 @@ def load_weights(path: Path, identifier: Identifier, preprocessing: Mapping[str,
         fit_state(made, state, source=str(path))
         return python_callable.with_code(python_callable.wrap(made, identifier, image_options=image_options), named)
     raise InputError(f"arch must be timm/NAME, torchvision/NAME or python:module:function, got {arch!r}.")
+
+
+def _filled(
+    build: Callable[[str, State, Mapping[str, Any]], nn.Module],
+    name: str,
+    state: State,
+    options: Mapping[str, Any],
+    source: str,
+) -> nn.Module:
+    """The architecture with the weights in it."""
+
+    def with_weights() -> nn.Module:
+        module = build(name, state, options)
+        fit_state(module, state, source=source)
+        return module
+
+    return without_random_weights(with_weights)
 
 
 def build_timm(name: str, state: State, options: Mapping[str, Any]) -> nn.Module:
@@ -198,8 +214,7 @@ def load_timm_folder(folder: Path, config: Mapping[str, Any], identifier: Identi
     arguments = {**(config.get("model_args") or {}), **options}
     if "num_classes" in config:
         arguments.setdefault("num_classes", config["num_classes"])
-    module: Any = build_timm(config["architecture"], state, arguments)
-    fit_state(module, state, source=str(folder))
+    module: Any = _filled(build_timm, config["architecture"], state, arguments, str(folder))
     module.pretrained_cfg = {**module.pretrained_cfg, **stored, "architecture": config["architecture"]}
     module.model_args = {key: value for key, value in arguments.items() if key != "num_classes"}
     return timm_hub.wrap(module, identifier, image_options=image_options, facts={"licence": stored.get("license")})

@@ -20,6 +20,7 @@ from hubscout.hubs.backbone import Backbone
 from hubscout.hubs.image_preprocessing import ImageConfig, split_options
 from hubscout.hubs.model_identifier import Identifier
 from hubscout.hubs.model_listing import TEXT_MODALITIES, ModelEntry, ModelListing
+from hubscout.hubs.random_weights import without_random_weights
 from hubscout.hubs.weight_files import State, fit_state, read_pickled_arrays, read_script_tensors, read_state
 
 if TYPE_CHECKING:
@@ -234,7 +235,7 @@ def load(identifier: Identifier) -> Backbone:
     facts = {"source_data": model.source_data, "licence": model.licence}
     if model.network is None or model.config is None:
         return _load_text_encoder(path.parent, identifier, facts)
-    network = model.network(path)
+    network = without_random_weights(partial(model.network, path))
     config = model.config.updated(split_options(identifier.options)[0]).to_pretrained_cfg()
     if hasattr(network, "forward_head"):
         return timm_hub.wrap(network, identifier, image_options=config, facts=facts)

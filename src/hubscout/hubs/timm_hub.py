@@ -6,6 +6,7 @@ import fnmatch
 import functools
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import CheckpointError, InputError, ModelNotFoundError, did_you_mean
@@ -14,6 +15,7 @@ from hubscout.hubs.cost import count_params
 from hubscout.hubs.image_preprocessing import ImageConfig, prepare_torchvision, split_options
 from hubscout.hubs.model_identifier import Identifier
 from hubscout.hubs.model_listing import ModelEntry, ModelListing, downloads_of_owner, local_repositories
+from hubscout.hubs.random_weights import without_random_weights
 from hubscout.hubs.repository import (
     PLACE_OPTIONS,
     Repository,
@@ -83,8 +85,9 @@ def _create(name: str, identifier: Identifier, repository: Repository | None = N
     pretrained = options.pop("pretrained", True)
     check_options(name, options)
     overlay = _weights(name, identifier, repository) if repository is not None else {}
+    build = partial(timm.create_model, name, pretrained=pretrained, pretrained_cfg_overlay=dict(overlay), **options)
     try:
-        module = timm.create_model(name, pretrained=pretrained, pretrained_cfg_overlay=dict(overlay), **options)
+        module: Any = without_random_weights(build) if pretrained else build()
     except Exception as error:
         raise explain_failure(error, str(identifier)) from error
     if overlay:

@@ -13,6 +13,7 @@ from hubscout.hubs.connection import absent, explain_failure, hub_silence, silen
 from hubscout.hubs.image_preprocessing import ImageConfig, prepare_torchvision, split_options
 from hubscout.hubs.model_identifier import Identifier
 from hubscout.hubs.model_listing import ModelEntry, ModelListing
+from hubscout.hubs.random_weights import without_random_weights
 from hubscout.hubs.vision import HeadBackbone, PlainBackbone, TorchBackbone
 from hubscout.hubs.weight_files import fit_state
 from hubscout.optional import require
@@ -30,15 +31,17 @@ def load(identifier: Identifier) -> TorchBackbone:
     name, _, tag = identifier.name.partition(".")
     check_name(name)
     weights = _weights(name, tag)
-    module = build(name, options)
+
+    def with_weights() -> nn.Module:
+        module = build(name, options)
+        if not _file(weights).is_file() and (silence := _silence("/".join(weights.url.split("/")[:3]))) is not None:
+            raise absent(str(identifier), silence)
+        state = torch.hub.load_state_dict_from_url(weights.url, map_location="cpu", check_hash=True, weights_only=True)
+        fit_state(module, _without_auxiliary(module, state), source=str(identifier))
+        return module
+
     try:
-        if pretrained:
-            if not _file(weights).is_file() and (silence := _silence("/".join(weights.url.split("/")[:3]))) is not None:
-                raise absent(str(identifier), silence)
-            state = torch.hub.load_state_dict_from_url(
-                weights.url, map_location="cpu", check_hash=True, weights_only=True
-            )
-            fit_state(module, _without_auxiliary(module, state), source=str(identifier))
+        module = without_random_weights(with_weights) if pretrained else build(name, options)
     except Exception as error:
         raise explain_failure(error, str(identifier)) from error
     accuracy = weights.meta.get("_metrics", {}).get("ImageNet-1K", {}).get("acc@1")
