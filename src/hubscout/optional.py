@@ -9,7 +9,7 @@ import importlib.util
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
@@ -67,16 +67,16 @@ def uncollected(*, imports_alone: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def torch_ahead(data: Any) -> Iterator[None]:
+def torch_ahead(data: Any, then: Callable[[], object] = bool) -> Iterator[None]:
     """Import torch in a thread while the block opens `data`, which is mostly waiting for files, as importing is.
 
-    Leaving the block waits for it. Without a thread where the data are no files, or not there: who has mistyped a name
-    is told at once. What goes wrong is for the next import to say.
+    `then` is done right after it, in the same thread. Leaving the block waits for both. Without a thread where the data
+    are no files, or not there: who has mistyped a name is told at once. What goes wrong is for the next import to say.
     """
     thread = None
     with suppress(OSError, TypeError):  # too long for a name, or none
         if "torch" not in sys.modules and Path(os.path.expanduser(data)).exists():
-            thread = threading.Thread(target=_import_torch, name="hubscout-import")
+            thread = threading.Thread(target=_import_torch, args=(then,), name="hubscout-import")
             thread.start()
     try:
         yield
@@ -85,10 +85,12 @@ def torch_ahead(data: Any) -> Iterator[None]:
             thread.join()
 
 
-def _import_torch() -> None:
+def _import_torch(then: Callable[[], object]) -> None:
     _load_libraries_of_torch()
-    with suppress(Exception), uncollected(imports_alone=True):
-        importlib.import_module("torch")
+    with suppress(Exception):
+        with uncollected(imports_alone=True):
+            importlib.import_module("torch")
+        then()
 
 
 def _load_libraries_of_torch() -> None:

@@ -10,7 +10,6 @@ the others.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from hubscout.checking.samples import Samples
-from hubscout.errors import EvidenceWarning, ModelError
+from hubscout.errors import ModelError
 from hubscout.runs.data_check import TRUSTED, Finding
 from hubscout.tasks import Task
 from hubscout.tasks.kinds import TaskKind, kind_of
@@ -99,9 +98,9 @@ def predict_from_others(
     """(n, C) what a linear model on all other rows predicts for each; rows of a group in `together` leave together."""
     from hubscout.evidence import logme
     from hubscout.evidence.left_out import base_rates_without, left_out_predictions
+    from hubscout.evidence.maximize import unwarned
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", EvidenceWarning)  # features that fit every label predict all the same
+    with unwarned():  # features that fit every label predict all the same
         evidence = logme(
             features,
             targets,

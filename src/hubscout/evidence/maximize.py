@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -307,8 +309,21 @@ def assemble(
     )
 
 
+_quiet = ContextVar("quiet", default=False)
+
+
+@contextmanager
+def unwarned() -> Iterator[None]:
+    """No warnings of evidence meanwhile, in this thread alone; Python's own filters are those of all threads."""
+    before = _quiet.set(True)
+    try:
+        yield
+    finally:
+        _quiet.reset(before)
+
+
 def warned(evidence: Evidence) -> Evidence:
     """The same evidence, after warnings of what its notes say."""
-    for line in caveats(evidence):
+    for line in () if _quiet.get() else caveats(evidence):
         warnings.warn(line, UnboundedEvidenceWarning if evidence.unbounded else RoundingWarning, stacklevel=3)
     return evidence

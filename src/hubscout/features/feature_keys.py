@@ -96,10 +96,10 @@ _ahead: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
 """Digests that were worked out before they were asked for, for one time."""
 
 
-def digest_ahead(backbone: Backbone) -> None:
-    """Work out the digest of a network that nobody changes before its `identity` is asked for."""
+def digest_ahead(backbone: Backbone, device: str = "cpu") -> None:
+    """Work out, on `device`, the digest of a network that nobody changes before its `identity` is asked for."""
     if backbone.module is not None:
-        _ahead[backbone.module] = network_digest(backbone.module)
+        _ahead[backbone.module] = network_digest(backbone.module, device)
 
 
 def network_digest(module: nn.Module, device: str = "cpu") -> str:

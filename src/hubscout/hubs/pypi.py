@@ -235,7 +235,7 @@ def load(identifier: Identifier) -> Backbone:
     facts = {"source_data": model.source_data, "licence": model.licence}
     if model.network is None or model.config is None:
         return _load_text_encoder(path.parent, identifier, facts)
-    network = without_random_weights(partial(model.network, path))
+    network: Any = without_random_weights(partial(model.network, path))
     config = model.config.updated(split_options(identifier.options)[0]).to_pretrained_cfg()
     if hasattr(network, "forward_head"):
         return timm_hub.wrap(network, identifier, image_options=config, facts=facts)

@@ -18,7 +18,7 @@ from hubscout.features.result import takes_rows
 from hubscout.hubs.backbone import check_modality
 from hubscout.hubs.pooling import MEAN_LAYER
 from hubscout.ranking.expected import left_out
-from hubscout.ranking.latency import measure_latency
+from hubscout.ranking.latency import Latency, measure_latency
 from hubscout.ranking.layer_scores import LayerEvidence, convergence_of, merged, scan_layers
 from hubscout.ranking.limits import check_card, check_first_latency, check_latency
 from hubscout.runs.profiler import profiled, step
@@ -91,11 +91,12 @@ def assess(model: Model, task: Task, settings: Settings, increments: Sequence[np
     additive statistics of all increments together are those of one pass over all the rows.
     """
     with profiled(settings.profile) as profiler:
-        row = _assess(model, task, settings, increments)
+        row = run_model(model, task, settings, increments).score()
         return row if profiler is None else replace(row, profile=profiler.profile())
 
 
-def _assess(model: Model, task: Task, settings: Settings, increments: Sequence[np.ndarray | None]) -> Row:
+def run_model(model: Model, task: Task, settings: Settings, increments: Sequence[np.ndarray | None]) -> Unscored:
+    """The first half of `assess`: all that the network itself is needed for."""
     started = time.perf_counter()
     with step("load"):
         backbone = model.open(settings.observer)
@@ -117,6 +118,29 @@ def _assess(model: Model, task: Task, settings: Settings, increments: Sequence[n
         check_latency(latency, settings.limits)
     del backbone  # scores need none of it
     give_back_freed()
+    return Unscored(model.identifier, task, settings, extractions, latency, time.perf_counter() - started)
+
+
+@dataclass(frozen=True)
+class Unscored:
+    """A model that ran: its features on all increments, and what that took."""
+
+    identifier: str
+    task: Task
+    settings: Settings
+    extractions: Sequence[Extraction]
+    latency: Latency | None
+    seconds: float
+
+    def score(self) -> Row:
+        """The row of the model."""
+        started = time.perf_counter()
+        row = _row(self)
+        return replace(row, seconds=self.seconds + time.perf_counter() - started)
+
+
+def _row(ran: Unscored) -> Row:
+    extractions, task, settings, latency = ran.extractions, ran.task, ran.settings, ran.latency
     card = extractions[0].card
     with step("score"):
         layers, found = _scan_layers(extractions, task, settings)
@@ -128,11 +152,11 @@ def _assess(model: Model, task: Task, settings: Settings, increments: Sequence[n
             notes.append("no expected result: the groups are too large or too few to predict one from the others")
     first = scores.get(settings.metrics[0])  # none for a metric that needs the whole zoo: it is filled in at the end
     blocks = first.evidence if first is not None else None
-    ran = [extraction for extraction in extractions if extraction.samples_per_second > 0]
-    slowness = [len(extraction.rows) / extraction.samples_per_second for extraction in ran]
+    timed = [extraction for extraction in extractions if extraction.samples_per_second > 0]
+    slowness = [len(extraction.rows) / extraction.samples_per_second for extraction in timed]
     facts = {name: getattr(card, name) for name in _CARD_FACTS}
     return Row(
-        identifier=model.identifier,
+        identifier=ran.identifier,
         score=first.signed_value if first is not None else 0.0,
         scores={name: score.value for name, score in scores.items()},
         standard_error=first.standard_error if first is not None else None,
@@ -151,10 +175,9 @@ def _assess(model: Model, task: Task, settings: Settings, increments: Sequence[n
         params=card.params,
         bytes=card.bytes,
         flops=card.flops,
-        samples_per_second=sum(len(e.rows) for e in ran) / sum(slowness) if ran else None,
+        samples_per_second=sum(len(e.rows) for e in timed) / sum(slowness) if timed else None,
         latency_seconds=latency.seconds if latency is not None else None,
         latency_busy=latency is not None and latency.busy,
-        seconds=time.perf_counter() - started,
         card={name: ", ".join(fact) if isinstance(fact, tuple) else fact for name, fact in facts.items()},
         from_cache=all(extraction.from_cache for extraction in extractions),
         backend=extractions[0].backend,

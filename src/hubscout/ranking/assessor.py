@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Callable, Generator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -30,6 +33,7 @@ from hubscout.ranking.jobs import (
     job_needs,
 )
 from hubscout.ranking.load_ahead import AheadModel, LoadAhead
+from hubscout.ranking.score_beside import ScoreBeside
 from hubscout.runs.events import Advanced, Event, Finished, Started
 from hubscout.runs.profiler import together
 from hubscout.runs.row import Row
@@ -56,7 +60,8 @@ class Assessor:
         shared_cache: whether all workers see the cache of the settings.
         seconds_limit: how long a job may be silent.
         began: called with the name of each model when a process begins with it.
-        load_ahead: open the next model while one runs, where they run in this process one after the other.
+        load_ahead: open the next model while one runs, where they run in this process one after the other, for the
+            device that is named.
         at_last: done beside the last models, where models are loaded ahead.
 
     """
@@ -70,7 +75,7 @@ class Assessor:
         shared_cache: bool,
         seconds_limit: float | None,
         began: Callable[[str], None],
-        load_ahead: bool = False,
+        load_ahead: str | None = None,
         at_last: Callable[[], None] | None = None,
     ) -> None:
         self._engine = engine
@@ -93,27 +98,51 @@ class Assessor:
             )
         self._seconds_limit = seconds_limit
         self._began = began
-        self._load_ahead = load_ahead and not engine.elsewhere
+        self._load_ahead = None if engine.elsewhere else load_ahead
         self._at_last = at_last
         self._name = uuid.uuid4().hex
         self._known: dict[str, tuple[Candidate | SentModel, Needs]] = {}
         self._begun: set[str] = set()
         self._rows_left: dict[str, int] = {}
         """Of models in slices: what has not gone through yet."""
+        self._unsettled: deque[tuple[Candidate, Outcome | Future[Row]]] = deque()
 
     def assess(
-        self, candidates: Sequence[Candidate], increments: Sequence[np.ndarray | None]
+        self, candidates: Sequence[Candidate], increments: Sequence[np.ndarray | None], *, beside: bool = False
     ) -> Generator[tuple[Candidate, Outcome], None, None]:
-        """Each candidate once, in the order in which they are finished: its assessment, or what was wrong with it."""
-        with LoadAhead(candidates if self._load_ahead else (), self._tell, self._at_last) as ahead:
-            yield from self._assess(candidates, increments, ahead)
+        """Each candidate once, in the order in which they are finished: its assessment, or what was wrong with it.
+
+        `beside` lets a GPU run the next model while one is scored, which then is there one model later.
+        """
+        with ExitStack() as stack:
+            models, device = (candidates, self._load_ahead) if self._load_ahead else ((), "cpu")
+            ahead = stack.enter_context(LoadAhead(models, self._tell, self._at_last, device))
+            thread = None
+            if beside and device.startswith("cuda") and ScoreBeside.suits(self._settings, self._task.open()):
+                thread = stack.enter_context(ScoreBeside(device))
+            yield from self._assess(candidates, increments, ahead, thread)
+
+    def settled(self, *, but: int = 0) -> Iterator[tuple[Candidate, Outcome]]:
+        """What models came to whose scores had to be waited for, all `but` so many."""
+        while len(self._unsettled) > but:
+            candidate, outcome = self._unsettled.popleft()
+            if isinstance(outcome, Future):
+                try:
+                    outcome = outcome.result()
+                except Exception as error:
+                    outcome = error
+            yield candidate, outcome
 
     def _assess(
-        self, candidates: Sequence[Candidate], increments: Sequence[np.ndarray | None], ahead: LoadAhead
+        self,
+        candidates: Sequence[Candidate],
+        increments: Sequence[np.ndarray | None],
+        ahead: LoadAhead,
+        beside: ScoreBeside | None,
     ) -> Generator[tuple[Candidate, Outcome], None, None]:
         sent = tuple(None if rows is None else self._engine.share(rows) for rows in increments)
         last = self._rows if increments[-1] is None else len(increments[-1])
-        models = {one.identifier: self._prepare(one, sent, last, len(candidates), ahead) for one in candidates}
+        models = {one.identifier: self._prepare(one, sent, last, len(candidates), ahead, beside) for one in candidates}
         of_slice = {job.key: model for model in models.values() for job in model.slices}
         self._begun = set()
         self._rows_left = {name: last for name, model in models.items() if model.slices}
@@ -129,7 +158,9 @@ class Assessor:
                 continue
             if isinstance(outcome, Row) and model.slices:
                 self._tell(Finished(model.candidate.identifier, outcome.seconds or 0.0))
-            yield model.candidate, outcome
+            self._unsettled.append((model.candidate, outcome))
+            yield from self.settled(but=isinstance(outcome, Future))
+        yield from self.settled()
 
     def _prepare(
         self,
@@ -138,6 +169,7 @@ class Assessor:
         rows: int,
         company: int,
         ahead: LoadAhead,
+        beside: ScoreBeside | None,
     ) -> _Model:
         """The jobs of a model, of which `rows` are to be run; there are `company` models."""
         name = candidate.identifier
@@ -156,7 +188,7 @@ class Assessor:
                 work = ExtractSlice(model, self._task, self._settings, increments[-1], tuple(part.tolist()))
                 slices.append(job(f"{name} {number}/{count}", work, needs.cost / count))
         opened = AheadModel(candidate, ahead) if self._load_ahead else model
-        whole = AssessModel(opened, self._task, self._settings, increments, after_slices=bool(slices))
+        whole = AssessModel(opened, self._task, self._settings, increments, bool(slices), beside)
         return _Model(candidate, job(name, whole, needs.cost), slices)
 
     def _send(self, candidate: Candidate) -> tuple[Candidate | SentModel, Needs]:
@@ -210,12 +242,14 @@ class _Model:
             self.done.append(result.value)
         return [self.job] if len(self.done) == len(self.slices) else []
 
-    def outcome(self, result: JobResult) -> Outcome | None:
+    def outcome(self, result: JobResult) -> Outcome | Future[Row] | None:
         """What became of the model; None where that is not known yet, or known already."""
         if result.error is not None:
             known, self.failed = self.failed, True
             return None if known else result.error
-        return self._complete(result.value) if result.key == self.job.key else None
+        if result.key != self.job.key or isinstance(result.value, Future):
+            return result.value if result.key == self.job.key else None
+        return self._complete(result.value)
 
     def _complete(self, row: Row) -> Row:
         """The row with what its slices had cost and said."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ import numpy as np
 
 from hubscout.engines.job import Held, remembered, report
 from hubscout.errors import NothingReadableError
-from hubscout.ranking.assess import Model, Settings, assess, resources
+from hubscout.ranking.assess import Model, Settings, assess, resources, run_model
 from hubscout.ranking.candidates import Candidate, listed_params
 from hubscout.runs.events import Advanced, Downloading, Event, Message, Started
 from hubscout.runs.profiler import Profile, profiled, step
@@ -24,6 +25,7 @@ from hubscout.runs.row import Row
 if TYPE_CHECKING:
     from hubscout.engines import Engine, Shared
     from hubscout.hubs import Backbone
+    from hubscout.ranking.score_beside import ScoreBeside
     from hubscout.runs.events import Observer
     from hubscout.tasks.task import Task
 
@@ -90,7 +92,7 @@ class SentModel:
 
 @dataclass(frozen=True)
 class AssessModel:
-    """Runs a model over the train rows of all `increments` (None is all rows) and scores it.
+    """Runs a model over the train rows of all `increments` (None is all rows) and scores it; `beside` may do so later.
 
     After slices the features are in the cache, and the progress has been told.
     """
@@ -100,12 +102,15 @@ class AssessModel:
     settings: Settings
     increments: tuple[Shared[np.ndarray] | None, ...]
     after_slices: bool = False
+    beside: ScoreBeside | None = None
 
-    def __call__(self) -> Row:
+    def __call__(self) -> Row | Future[Row]:
         report(Begun(self.model.identifier))
         settings = replace(self.settings, observer=self._tell)
         increments = [None if rows is None else rows.get() for rows in self.increments]
-        return assess(self.model, self.task.open(), settings, increments)
+        if self.beside is None:
+            return assess(self.model, self.task.open(), settings, increments)
+        return self.beside.score(run_model(self.model, self.task.open(), settings, increments))
 
     def _tell(self, event: Event) -> None:
         if not self.after_slices or isinstance(event, Message | Downloading):

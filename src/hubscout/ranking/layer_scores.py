@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hubscout.errors import EvidenceWarning
 from hubscout.features.extraction_plan import assign_blocks, kept_of_row
 from hubscout.features.result import takes_rows
 from hubscout.runs.row import Convergence, LayerScore
@@ -45,12 +43,13 @@ def scan_layers(
 
     The sums of one layer are in memory at a time, and the spectrum of the chosen one beside it.
     """
+    from hubscout.evidence.maximize import unwarned
+
     chosen: LayerEvidence | None = None
     layers: list[LayerScore] = []
 
     def scan(name: str) -> LayerEvidence | None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", EvidenceWarning)  # it becomes a note of the row
+        with unwarned():  # it becomes a note of the row
             found = layer_evidence(extractions, name, task, center=center, blocks=blocks)
         layers.append(_layer_score(name, found.evidence, task.kind))
         return found if choose(layers) == name else chosen

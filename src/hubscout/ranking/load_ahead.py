@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hubscout.features.decoded import free_bytes
 from hubscout.features.feature_keys import digest_ahead
+from hubscout.features.precision import is_out_of_memory, wait_until_warm
 from hubscout.runs.profiler import step
 
 if TYPE_CHECKING:
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 _LEAST_BYTES = 1 << 29
 _COPIES = 3
 """While a model is opened there are its file, its weights and the network."""
+_SHARE = 32
+"""A network goes to a GPU ahead that has so many times its bytes free: six of them are a fifth of it at most."""
 _AHEAD = 6
 """One is not enough before a large model: opening it takes as long as running several small ones before it."""
 
@@ -34,6 +38,7 @@ class LoadAhead:
         candidates: the models in the order in which they will run.
         observer: hears of downloads.
         at_last: done in the thread as well, once the last model is opened or about to run.
+        device: what the models will run on. Small ones are brought to a GPU ahead as well.
 
     """
 
@@ -42,10 +47,13 @@ class LoadAhead:
         candidates: Sequence[Candidate],
         observer: Observer | None = None,
         at_last: Callable[[], None] | None = None,
+        device: str = "cpu",
     ) -> None:
         self._candidates = list(candidates)
         self._observer = observer
         self._at_last = at_last
+        self._device = device
+        self._place: PlaceAhead | None = None
         self._largest = _LEAST_BYTES
         self._opening: dict[str, Future[Backbone]] = {}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="hubscout-load-ahead")
@@ -62,6 +70,8 @@ class LoadAhead:
         opening = self._opening.pop(candidate.identifier, None)
         backbone = candidate.open(observer) if opening is None else opening.result()
         self._largest = max(self._largest, backbone.card.bytes)
+        if self._place is None and self._device.startswith("cuda"):
+            self._place = PlaceAhead(self._device)
         names = [one.identifier for one in self._candidates]
         place = names.index(candidate.identifier) + 1 if candidate.identifier in names else len(names)
         for following in self._candidates[place : place + _AHEAD]:
@@ -84,8 +94,50 @@ class LoadAhead:
 
         with step("load"):
             backbone = candidate.open(tell)
-            digest_ahead(backbone)
+            with nullcontext() if self._place is None else self._place(backbone) as place:
+                digest_ahead(backbone, place or "cpu")
             return backbone
+
+
+class PlaceAhead:
+    """Brings networks to a GPU while it runs another, on a stream of its own: nothing waits for what the other does.
+
+    Made in the thread that will run them.
+    """
+
+    def __init__(self, device: str) -> None:
+        import torch
+
+        wait_until_warm(device)
+        self._device = device
+        self._runs_on = torch.cuda.current_stream(device)
+        self._stream = torch.cuda.Stream(device)
+
+    @contextmanager
+    def __call__(self, backbone: Backbone) -> Iterator[str]:
+        """The device, to which the network has been brought where it takes a small part of what is free there.
+
+        What runs meanwhile needs the rest. The block may use the network; its end waits for what it began.
+        """
+        import torch
+
+        module = backbone.module
+        if module is None or _SHARE * backbone.card.bytes > torch.cuda.mem_get_info(self._device)[0]:
+            yield "cpu"
+            return
+        with torch.cuda.stream(self._stream):
+            try:
+                backbone.to(self._device)
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+                backbone.to("cpu")  # what runs makes room for it when its turn comes
+                yield "cpu"
+                return
+            yield self._device
+            self._stream.synchronize()
+        for tensor in (*module.parameters(), *module.buffers()):
+            tensor.record_stream(self._runs_on)  # its memory is not given away before that is done with it
 
 
 @dataclass(frozen=True)

@@ -225,7 +225,7 @@ def rank(
             shared_cache=not isinstance(cache, bool) or runner.shares_files(),
             seconds_limit=limit_seconds,
             began=lambda model: run.journal.note("model-started", model=model),
-            load_ahead=device != "cpu" if load_ahead is None else load_ahead,
+            load_ahead=device if load_ahead or (load_ahead is None and device != "cpu") else None,
             at_last=None if out is None else import_for_table,
         )
         try:
@@ -244,10 +244,15 @@ def rank(
 
 
 def open_ahead(data: Any, opening: Callable[[], Task], device: str | None) -> Task:
-    """Open `data` while torch is imported, and start what decodes it for models on a `device` of this process."""
+    """Open `data` while torch is imported, and start a `device` of this process, and what decodes the data for it."""
     from hubscout.features.early_decoders import start_decoders
+    from hubscout.features.precision import pick_device, warm_up
 
-    with torch_ahead(data):
+    def start_device() -> None:
+        if device is not None and (picked := pick_device(device)).startswith("cuda"):
+            warm_up(picked)
+
+    with torch_ahead(data, start_device):
         task = opening()
         if device is not None:
             start_decoders(device, task)

@@ -169,7 +169,7 @@ class RankingRun:
         if not fewest and deadline is not None and time.perf_counter() > deadline:
             return
         began, done = time.perf_counter(), 0
-        with closing(self.assessor.assess(candidates, increments)) as outcomes:
+        with closing(self.assessor.assess(candidates, increments, beside=deadline is None)) as outcomes:
             for candidate, outcome in outcomes:
                 found = self.check(candidate, outcome)
                 done += found is not None
@@ -250,6 +250,9 @@ class RankingRun:
 
     def interrupted(self) -> InterruptedRunError:
         """The error that says what was kept, with the ranking so far in its `ranking`."""
+        for candidate, outcome in self.assessor.settled():
+            if (found := self.check(candidate, outcome)) is not None:
+                self.take(found)
         ranking = self.ranking(complete=False)
         self.journal.note("interrupted")
         self.journal.keep(ranking)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -14,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hubscout.errors import EvidenceWarning
 from hubscout.evidence import Evidence, Statistics, logme, maximize_evidence
+from hubscout.evidence.maximize import unwarned
 from hubscout.features import Extraction, ExtractionOptions, extract
 from hubscout.features.extraction import is_cached
 from hubscout.grouping import stratified_folds
@@ -182,8 +181,7 @@ class FrozenFeatures:
     ) -> Evidence:
         """The posterior of the chosen rows: from them where they are few, n × n in place of D × D, else from sums."""
         features, kind, names = self.features(backbone), kind_of(self.task.kind), self.task.target_names
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", EvidenceWarning)  # of a score, and here the weights are asked for
+        with unwarned():  # of a score, and here the weights are asked for
             if 2 * chosen.sum() > features.shape[1]:
                 return maximize_evidence(sums(), center=center, jackknife="none")
             values = kind.rows_of(self.task.train.targets)[chosen]
