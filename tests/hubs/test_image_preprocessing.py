@@ -89,7 +89,7 @@ def fake_torchvision(folder: Path, code: str) -> Path:
 def test_the_installed_torchvision_models_and_transforms_work():
     done = python(
         """
-from hubscout.hubs.image_preprocessing import prepare_torchvision
+from hubscout.hubs.torchvision_compat import prepare_torchvision
 import gc
 first = prepare_torchvision()
 assert prepare_torchvision() is first
@@ -113,7 +113,7 @@ def test_missing_operators_are_declared_where_the_library_does_not_load(tmp_path
     folder = fake_torchvision(tmp_path, broken)
     assert "torchvision::nms does not exist" in python("import torchvision", folder).stderr
     code = """
-from hubscout.hubs.image_preprocessing import prepare_torchvision
+from hubscout.hubs.torchvision_compat import prepare_torchvision
 import gc
 assert prepare_torchvision() is True
 gc.collect()
@@ -127,7 +127,7 @@ assert "float iou_threshold" in str(torch.ops.torchvision.nms.default._schema)
 
 def test_nothing_is_declared_where_torchvision_loads(tmp_path):
     code = """
-from hubscout.hubs.image_preprocessing import prepare_torchvision
+from hubscout.hubs.torchvision_compat import prepare_torchvision
 import sys, torch
 assert prepare_torchvision() is False
 assert "torchvision" in sys.modules
@@ -139,7 +139,7 @@ assert not hasattr(torch.ops.torchvision, "nms")
 
 def test_other_failures_of_torchvision_are_not_hidden(tmp_path):
     folder = fake_torchvision(tmp_path, "raise RuntimeError('another fault')\n")
-    done = python("from hubscout.hubs.image_preprocessing import prepare_torchvision; prepare_torchvision()", folder)
+    done = python("from hubscout.hubs.torchvision_compat import prepare_torchvision; prepare_torchvision()", folder)
     assert "another fault" in done.stderr
 
 

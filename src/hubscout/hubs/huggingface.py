@@ -11,7 +11,6 @@ from hubscout.errors import CheckpointError, InputError, ModelError, check_choic
 from hubscout.hubs import timm_hub
 from hubscout.hubs.backbone import Backbone
 from hubscout.hubs.connection import explain_failure, needs_code
-from hubscout.hubs.image_preprocessing import prepare_torchvision
 from hubscout.hubs.model_identifier import Identifier
 from hubscout.hubs.model_listing import search as list_models
 from hubscout.hubs.pooling import UNTRAINED_POOLER, check_pooling
@@ -19,6 +18,7 @@ from hubscout.hubs.processors import open_preprocessing
 from hubscout.hubs.repository import PLACE_OPTIONS, Repository, fetch_model, is_allowed, open_repository
 from hubscout.hubs.saving import DESCRIPTION, SENTENCE_ENCODER, read_description
 from hubscout.hubs.text_preprocessing import Pairs
+from hubscout.hubs.torchvision_compat import prepare_torchvision
 from hubscout.hubs.transformer import TransformerBackbone, modality_of
 from hubscout.optional import require
 

@@ -8,10 +8,7 @@ the size.
 from __future__ import annotations
 
 import functools
-import importlib
 import json
-import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -20,58 +17,16 @@ import numpy as np
 
 from hubscout.errors import InputError
 from hubscout.hubs.backbone import Batch
+from hubscout.hubs.torchvision_compat import prepare_torchvision
 from hubscout.optional import require
 
 if TYPE_CHECKING:
     from PIL import Image
     from torch import Tensor
 
-_lock = threading.Lock()
-_declarations: Any = None  # The operators vanish with the library object that declares them.
 PIXELS = "pixel_values"
 """The key of images in a batch: uint8 pixels, or floats that are normalised already."""
 _IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-
-
-def prepare_torchvision() -> bool:
-    """Make `import torchvision` work; call it before importing torchvision, timm or transformers.
-
-    A torchvision wheel built for CUDA cannot load its library beside a CPU-only torch. On import it then asks for
-    operators that the library would have declared ("operator torchvision::nms does not exist"), and timm and
-    transformers fail with it. No model or transform that hubscout uses calls these operators, so that their
-    declarations are enough. Where torchvision loads by itself, or is not installed, nothing changes.
-
-    Returns:
-        Whether declarations were needed.
-
-    Example:
-        >>> _ = prepare_torchvision()
-        >>> import timm
-
-    """
-    global _declarations
-    with _lock:
-        if _declarations is not None:
-            return True
-        try:
-            importlib.import_module("torchvision")
-        except ModuleNotFoundError:
-            return False
-        except RuntimeError as error:
-            if "torchvision::" not in str(error):
-                raise
-        else:
-            return False
-        import torch
-
-        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
-            del sys.modules[name]
-        library = torch.library.Library("torchvision", "DEF")
-        for operator in ("nms", "qnms"):
-            library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        _declarations = library
-        importlib.import_module("torchvision")
-        return True
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import HubscoutError, InputError, ModelError, ModelNotFoundError, did_you_mean
 from hubscout.hubs.backbone import Backbone
-from hubscout.hubs.image_preprocessing import ImageConfig, prepare_torchvision
+from hubscout.hubs.image_preprocessing import ImageConfig
 from hubscout.hubs.model_identifier import Identifier
 from hubscout.hubs.model_listing import ModelListing
+from hubscout.hubs.torchvision_compat import prepare_torchvision
 from hubscout.hubs.vision import HalvesBackbone, PlainBackbone
 
 if TYPE_CHECKING:

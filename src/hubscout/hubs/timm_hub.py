@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hubscout.errors import CheckpointError, InputError, ModelNotFoundError, did_you_mean
 from hubscout.hubs.connection import explain_failure, hub_silence
 from hubscout.hubs.cost import count_params
-from hubscout.hubs.image_preprocessing import ImageConfig, prepare_torchvision, split_options
+from hubscout.hubs.image_preprocessing import ImageConfig, split_options
 from hubscout.hubs.model_identifier import Identifier
 from hubscout.hubs.model_listing import ModelEntry, ModelListing, downloads_of_owner, local_repositories
 from hubscout.hubs.random_weights import without_random_weights
@@ -24,6 +24,8 @@ from hubscout.hubs.repository import (
     open_repository,
     pick_weights,
 )
+from hubscout.hubs.torch_compiler import compiler_later
+from hubscout.hubs.torchvision_compat import prepare_torchvision
 from hubscout.hubs.vision import HalvesBackbone
 from hubscout.hubs.weight_files import read_state
 from hubscout.optional import require
@@ -193,7 +195,8 @@ def check_name(name: str) -> None:
 def import_timm() -> Any:
     """The library, after making sure that torchvision does not stand in its way."""
     prepare_torchvision()
-    return require("timm", extra="vision", purpose="Models of timm")
+    with compiler_later():
+        return require("timm", extra="vision", purpose="Models of timm")
 
 
 def _entry(name: str, *, on_this_machine: bool, downloads: int | None) -> ModelEntry:

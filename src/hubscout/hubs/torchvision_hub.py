@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from hubscout.errors import CheckpointError, InputError, ModelError, ModelNotFoundError, did_you_mean
 from hubscout.hubs.connection import absent, explain_failure, hub_silence, silence_of
-from hubscout.hubs.image_preprocessing import ImageConfig, prepare_torchvision, split_options
+from hubscout.hubs.image_preprocessing import ImageConfig, split_options
 from hubscout.hubs.model_identifier import Identifier
 from hubscout.hubs.model_listing import ModelEntry, ModelListing
 from hubscout.hubs.random_weights import without_random_weights
+from hubscout.hubs.torchvision_compat import prepare_torchvision
 from hubscout.hubs.vision import HeadBackbone, PlainBackbone, TorchBackbone
 from hubscout.hubs.weight_files import fit_state
 from hubscout.optional import require
