@@ -21,7 +21,7 @@ def python(code: str) -> str:
     return done.stdout.strip()
 
 
-def test_a_network_is_opened_and_run_without_the_compiler():
+def test_a_network_is_opened_and_run_without_the_compiler() -> None:
     if importlib.util.find_spec("timm") is None:
         pytest.skip("needs hubscout[vision]")
     code = """
@@ -38,7 +38,7 @@ print(torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1)).item())
     assert python(code).split("\n") == ["[] False", "True", "2.0"]
 
 
-def test_what_timm_keeps_from_the_compiler_runs_and_is_kept_from_it():
+def test_what_timm_keeps_from_the_compiler_runs_and_is_kept_from_it() -> None:
     if importlib.util.find_spec("timm") is None:
         pytest.skip("needs hubscout[vision]")
     code = """
@@ -69,12 +69,12 @@ print(compiled(torch.ones(1)).item())
         "from torch._dynamo.utils import counters; print('torch._dynamo.config')",
     ],
 )
-def test_whatever_else_is_asked_of_the_compiler_imports_it(code):
+def test_whatever_else_is_asked_of_the_compiler_imports_it(code: str) -> None:
     rest = "\nassert sys.modules['torch._dynamo'].__spec__ and torch._dynamo is sys.modules['torch._dynamo']"
     assert python(f"with compiler_later():\n    {code}{rest}") == "torch._dynamo.config"
 
 
-def test_a_compiler_that_is_there_is_left_alone():
+def test_a_compiler_that_is_there_is_left_alone() -> None:
     code = """
 import torch._dynamo
 before = torch._dynamo

@@ -7,7 +7,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
+
+_MARKS = 64
+"""Numbers of a parameter that show whether it was given others: NaN, which stays NaN whatever is done with it."""
 
 
 def without_random_weights(build: Callable[[], nn.Module]) -> nn.Module:
@@ -24,40 +27,39 @@ def without_random_weights(build: Callable[[], nn.Module]) -> nn.Module:
     >>> without_random_weights(build).weight.tolist()
     [[1.0, 1.0]]
     """
-    with _undrawn_weights()() as mode:
+    with _undrawn()():
         module = build()
-    if any(id(parameter) in mode.undrawn for parameter in module.parameters()):
+    if any(bool(_marks(parameter).isnan().any()) for parameter in module.parameters() if _takes_marks(parameter)):
         return build()
     return module
 
 
+def _takes_marks(parameter: Tensor) -> bool:
+    return parameter.is_floating_point() and parameter.is_contiguous() and not parameter.is_meta
+
+
+def _marks(parameter: Tensor) -> Tensor:
+    return parameter.detach().view(-1)[:: max(1, parameter.numel() // _MARKS)]
+
+
 @cache
-def _undrawn_weights() -> type[Any]:
+def _undrawn() -> type[Any]:
     import torch
     from torch import Tensor, nn
     from torch.overrides import TorchFunctionMode
 
-    own = nn.init
-    draws = {Tensor.normal_, Tensor.uniform_, own.normal_, own.uniform_, own.kaiming_uniform_}
-    # What is made of a random number on the way to another: a normal one, cut off where it is too far out.
-    reshapes = {Tensor.erfinv_, Tensor.mul_, Tensor.add_, Tensor.clamp_}
+    draws = {Tensor.normal_, Tensor.uniform_, nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_}
 
-    class UndrawnWeights(TorchFunctionMode):
-        """Leaves out what draws parameters, and keeps those that were not given other numbers since."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.undrawn: dict[int, nn.Parameter] = {}  # the parameters too, or a number might be given out again
+    class Undrawn(TorchFunctionMode):
+        """Marks parameters where random numbers are drawn for them; in this thread alone."""
 
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             given = kwargs or {}
-            target = args[0] if args else given.get("tensor")
-            if isinstance(target, torch.nn.Parameter):
-                if func in draws or (func in reshapes and id(target) in self.undrawn):
-                    self.undrawn[id(target)] = target
+            if func in draws:
+                target = args[0] if args else given["tensor"]
+                if isinstance(target, torch.nn.Parameter) and _takes_marks(target):
+                    _marks(target).fill_(torch.nan)
                     return target
-                if func in (Tensor.copy_, Tensor.zero_, Tensor.fill_):
-                    self.undrawn.pop(id(target), None)
             return func(*args, **given)
 
-    return UndrawnWeights
+    return Undrawn

@@ -118,7 +118,7 @@ class Assessor:
             models, device = (candidates, self._load_ahead) if self._load_ahead else ((), "cpu")
             ahead = stack.enter_context(LoadAhead(models, self._tell, self._at_last, device))
             thread = None
-            if beside and device.startswith("cuda") and ScoreBeside.suits(self._settings, self._task.open()):
+            if beside and self._load_ahead and ScoreBeside.suits(device, self._settings, self._task.open()):
                 thread = stack.enter_context(ScoreBeside(device))
             yield from self._assess(candidates, increments, ahead, thread)
 

@@ -26,7 +26,7 @@ class ScoreBeside:
     >>> from hubscout import Task
     >>> from hubscout.ranking.assess import Settings
     >>> task = Task.from_arrays([[0.0], [1.0]] * 4, ["a", "b"] * 4)
-    >>> [ScoreBeside.suits(Settings(metrics=names), task) for names in [("logme",), ("logme", "knn")]]
+    >>> [ScoreBeside.suits("cuda", Settings(metrics=names), task) for names in [("logme",), ("logme", "knn")]]
     [True, False]
     """
 
@@ -36,9 +36,13 @@ class ScoreBeside:
         self._stream: torch.cuda.Stream | None = None
 
     @staticmethod
-    def suits(settings: Settings, task: Task) -> bool:
+    def suits(device: str, settings: Settings, task: Task) -> bool:
         """Whether scores take little time, as the evidence does, and nobody wants to know which step took how much."""
-        return not settings.profile and all(lookup(name, task.kind).from_evidence for name in settings.metrics)
+        return (
+            device.startswith("cuda")
+            and not settings.profile
+            and all(lookup(name, task.kind).from_evidence for name in settings.metrics)
+        )
 
     def __enter__(self) -> ScoreBeside:
         return self
