@@ -249,7 +249,7 @@ def measure_one_acceleration(model: str, task: Any, repeats: int) -> dict[str, A
     from hubscout.ranking import rank
 
     scores: dict[str, float] = {}
-    small = task.subset(64, seed=0)
+    small = task.subset(min(64, len(task.train) // 2), seed=0)
 
     def run(data: Any, way: str) -> None:
         torch.manual_seed(0)  # networks without weights of their own: the same ones

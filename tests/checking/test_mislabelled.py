@@ -146,6 +146,16 @@ def test_a_class_that_is_always_hard_is_not_all_suspected() -> None:
     assert [suspect.row for suspect in find_suspects(task, predicted, targets)] == [3]
 
 
+def test_numbers_that_are_mostly_predicted_exactly_are_not_suspected_for_their_rounding() -> None:
+    task = Task.from_arrays(np.eye(8), np.linspace(1.0, 2.0, 8))
+    targets = np.linspace(1.0, 2.0, 8)[:, None]
+    predicted = targets.copy()
+    predicted[2] += 4e-16
+    assert not list(find_suspects(task, predicted, targets))
+    predicted[5] += 0.1
+    assert [suspect.row for suspect in find_suspects(task, predicted, targets)] == [5]
+
+
 def test_models_that_all_fail_are_an_error() -> None:
     inputs, classes = flowers(60)
     with pytest.raises(ModelError, match="No model could be used"):

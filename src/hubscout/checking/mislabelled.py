@@ -131,7 +131,8 @@ def find_suspects(
         missed = predicted - targets
         middle = np.median(missed, axis=0)
         spread = 1.4826 * np.median(np.abs(missed - middle), axis=0)
-        distance = np.abs(missed - middle) / np.maximum(spread, np.finfo(float).tiny)
+        rounding = np.finfo(float).eps * np.abs(targets).max(axis=0)  # where most are predicted exactly
+        distance = np.abs(missed - middle) / np.maximum(np.maximum(spread, rounding), np.finfo(float).tiny)
         for row in np.flatnonzero((distance > FAR).any(axis=1)):
             place = int(distance[row].argmax())
             yield Suspect(int(row), f"{names[place]} predicted about {predicted[row, place]:.4g}", distance[row, place])
