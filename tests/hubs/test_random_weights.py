@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from hubscout.errors import CheckpointError
 from hubscout.hubs.random_weights import without_random_weights
 
 
@@ -79,6 +80,61 @@ def test_a_distribution_that_is_drawn_until_it_fits(reach: float) -> None:
     assert isinstance(weights, nn.Parameter)
     assert weights.abs().max() <= reach
     assert len(weights.unique()) > 290
+
+
+class Derived(nn.Module):
+    """Computes with its random weights while it is built."""
+
+    def __init__(self, compute: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(4, 4))
+        nn.init.normal_(self.weight)
+        self.register_buffer("found", compute(self.weight.detach()), persistent=False)
+
+
+def refused_where_not_finite(weight: torch.Tensor) -> torch.Tensor:
+    if not weight.isfinite().all():
+        raise ValueError("weights are not finite")
+    return weight.abs().mean()
+
+
+@pytest.mark.parametrize(
+    "compute", [lambda weight: weight.abs().mean(), torch.linalg.svdvals, refused_where_not_finite]
+)
+def test_what_is_computed_from_random_weights_is_computed(compute: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    module: Any = without_random_weights(lambda: filled(lambda: Derived(compute), {"weight": torch.ones(4, 4)}))
+    assert torch.equal(module.weight, torch.ones(4, 4))
+    assert module.found.isfinite().all()
+
+
+def test_layers_that_wait_for_their_first_input_are_left_to_do_so() -> None:
+    module: Any = without_random_weights(lambda: nn.LazyLinear(3))
+    assert module(torch.ones(2, 5)).isfinite().all()
+
+
+@pytest.mark.parametrize("width", [4, 10, 64])
+def test_a_column_that_is_set_does_not_hide_the_others(width: int) -> None:
+    def build() -> nn.Module:
+        layer = nn.Linear(width, 128)
+        with torch.no_grad():
+            layer.weight[:, 0] = 0.0
+            layer.weight[0] = 0.0
+        return layer
+
+    module: Any = without_random_weights(build)
+    assert len(module.weight.unique()) > 100
+
+
+def test_what_is_wrong_is_said_once() -> None:
+    tries: list[None] = []
+
+    def build() -> nn.Module:
+        tries.append(None)
+        raise CheckpointError("it does not fit")
+
+    with pytest.raises(CheckpointError, match="does not fit"):
+        without_random_weights(build)
+    assert len(tries) == 1
 
 
 def test_constants_are_constants() -> None:

@@ -3,6 +3,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from hubscout.hubs import Backbone, load
 from hubscout.ranking import load_ahead as module
 from hubscout.ranking import rank
 from hubscout.ranking.candidates import Candidate
-from hubscout.ranking.load_ahead import LoadAhead
+from hubscout.ranking.load_ahead import LoadAhead, PlaceAhead
 from hubscout.runs.events import Event, Message
 from hubscout.tasks import Task
 
@@ -102,6 +104,91 @@ def test_saving_a_ranking_finds_its_libraries_where_models_are_opened_ahead(
     done = subprocess.run(given, capture_output=True, text=True, timeout=240, cwd=tmp_path)
     assert done.stdout.split() == [str(bool(ahead)), "1"], done.stderr
     assert (tmp_path / "run" / "scores.parquet").exists()
+
+
+class OnProcessor:
+    """Streams of a GPU that is the processor."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, device: str = "") -> None: ...
+    def synchronize(self) -> None: ...
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> PlaceAhead:
+    for name in ("Stream", "current_stream"):
+        monkeypatch.setattr(torch.cuda, name, OnProcessor)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (8 << 30, 8 << 30))
+    return PlaceAhead("cuda")
+
+
+def test_a_network_is_brought_to_the_gpu_with_its_digest(
+    names: list[str], place: PlaceAhead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backbone = load(names[0])
+    assert place(backbone)
+    expected = feature_keys.identity(load(names[0]))
+    monkeypatch.setattr(feature_keys, "network_digest", lambda *_: pytest.fail("it is known"))
+    assert feature_keys.identity(backbone) == expected
+
+
+def test_one_that_takes_much_of_its_memory_waits(
+    names: list[str], place: PlaceAhead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backbone = load(names[0])
+    monkeypatch.setattr(backbone, "to", lambda device: pytest.fail("there is no room"))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1 << 30, 8 << 30))
+    assert not place(backbone)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (8 << 30, 8 << 30))
+    backbone.card = replace(backbone.card, bytes=1 << 29)
+    assert not place(backbone)
+
+
+@pytest.mark.parametrize("where", ["to", "digest"])
+def test_memory_that_does_not_suffice_is_no_failure_of_the_model(
+    names: list[str], place: PlaceAhead, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    backbone = load(names[0])
+    moved: list[str] = []
+
+    def to(device: str) -> Backbone:
+        moved.append(device)
+        if where == "to" and len(moved) == 1:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return backbone
+
+    def digest(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(backbone, "to", to)
+    if where == "digest":
+        monkeypatch.setattr(module, "digest_ahead", digest)
+    assert not place(backbone)
+    assert len(moved) == 2
+    assert moved[-1] == "cpu"
+    monkeypatch.setattr(backbone, "to", lambda device: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        place(backbone)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_finds_its_networks_there(names: list[str], array_task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [names[0], *(f"{names[0]}&seed={seed}" for seed in range(4))]
+    placed: list[str] = []
+    work = PlaceAhead.__call__
+
+    def call(self: PlaceAhead, backbone: Backbone) -> bool:
+        done = work(self, backbone)
+        placed.extend({str(tensor.device) for tensor in backbone.module.parameters()})  # type: ignore[union-attr]
+        return done
+
+    monkeypatch.setattr(PlaceAhead, "__call__", call)
+    ahead = rank(array_task, names, device="cuda", cache=False, measure_latency=False, progress=False)
+    assert placed == ["cuda:0"] * 4
+    alone = rank(array_task, names, device="cuda", cache=False, measure_latency=False, progress=False, load_ahead=False)
+    assert [row.score for row in ahead] == [row.score for row in alone]
 
 
 def test_the_digest_of_a_network_is_worked_out_ahead_once(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
-from concurrent.futures import Future
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from hubscout.metrics import METRICS, metric
 from hubscout.ranking import assess, rank
 from hubscout.ranking import score_beside as module
 from hubscout.ranking.assess import Settings
-from hubscout.ranking.score_beside import ScoreBeside
+from hubscout.ranking.score_beside import LaterRow, ScoreBeside
 from hubscout.runs.ranking import Ranking
 from hubscout.tasks import Task
 
@@ -29,6 +29,8 @@ def _beside(monkeypatch: pytest.MonkeyPatch) -> None:
         def record(self, stream: Any) -> None: ...
         def wait_event(self, event: Any) -> None: ...
         def synchronize(self) -> None: ...
+
+        device = None
 
     monkeypatch.setattr(ScoreBeside, "suits", staticmethod(lambda device, settings, task: True))
     for name in ("Event", "Stream", "current_stream"):
@@ -101,10 +103,72 @@ def test_a_score_that_fails_fails_its_model_and_no_other(array_task: Task, zoo: 
 
 
 @pytest.mark.usefixtures("_beside")
-def test_a_budget_waits_for_every_score(array_task: Task, zoo: str, scored_by: dict[str, str]) -> None:
+@pytest.mark.parametrize("options", [{"budget": "1min"}, {"progressive": True}])
+def test_growing_subsets_wait_for_every_score(
+    array_task: Task, zoo: str, scored_by: dict[str, str], options: dict[str, Any]
+) -> None:
+    """A stage is counted in as a whole."""
     names = [f"python:{zoo}:look?first={first}&last=8" for first in range(2)]
-    assert len(run(array_task, names, budget="1min")) == 2
+    assert len(run(array_task, names, **options)) == 2
     assert set(scored_by.values()) == {"MainThread"}
+
+
+@pytest.mark.usefixtures("_beside")
+def test_who_interrupts_the_wait_for_a_score_has_its_model_too(
+    array_task: Task, zoo: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[None] = []
+    work = LaterRow.result
+
+    def result(row: LaterRow) -> Any:
+        waits.append(None)
+        if len(waits) == 2:
+            raise KeyboardInterrupt
+        return work(row)
+
+    monkeypatch.setattr(LaterRow, "result", result)
+    names = [f"python:{zoo}:look?first={first}&last=8" for first in range(3)]
+    with pytest.raises(InterruptedRunError, match="3 of 3 models are finished"):
+        run(array_task, names)
+
+
+@pytest.mark.usefixtures("_beside")
+def test_a_score_for_which_memory_does_not_suffice_is_tried_alone(
+    array_task: Task, zoo: str, monkeypatch: pytest.MonkeyPatch, scored_by: dict[str, str]
+) -> None:
+    work = assess.Unscored.score
+
+    def score(ran: assess.Unscored) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return work(ran)
+
+    monkeypatch.setattr(assess.Unscored, "score", score)
+    names = [f"python:{zoo}:look?first={first}&last=8" for first in range(2)]
+    ranking = run(array_task, names)
+    assert not ranking.failures
+    assert scored_by == dict.fromkeys(names, "MainThread")
+
+
+@pytest.mark.usefixtures("_beside")
+def test_no_model_is_timed_while_another_is_scored(array_task: Task, zoo: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    scoring = threading.Lock()
+    work, measure = assess.Unscored.score, assess.measure_latency
+
+    def score(ran: assess.Unscored) -> Any:
+        with scoring:
+            time.sleep(0.2)
+            return work(ran)
+
+    def measured(*given: Any, **options: Any) -> Any:
+        assert not scoring.locked()
+        return measure(*given, **options)
+
+    monkeypatch.setattr(assess.Unscored, "score", score)
+    monkeypatch.setattr(assess, "measure_latency", measured)
+    names = [f"python:{zoo}:look?first={first}&last=8" for first in range(3)]
+    assert len(run(array_task, names, measure_latency=True)) == 3
+    assert len(run(array_task, names, max_latency="10s")) == 3
 
 
 @pytest.mark.usefixtures("_beside")
@@ -117,7 +181,7 @@ def test_the_score_of_a_model_that_took_long_is_not_put_off(monkeypatch: pytest.
 
     with ScoreBeside("cuda") as beside:
         found: Any = beside.score(Ran())  # type: ignore[arg-type]
-        assert isinstance(found, Future)
+        assert isinstance(found, LaterRow)
         assert found.result() == "hubscout-score_0"
         monkeypatch.setattr(module, "_LONGEST", 3.0)
         assert beside.score(Ran()) == "MainThread"  # type: ignore[arg-type]

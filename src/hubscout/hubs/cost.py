@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from hubscout.hubs.backbone import ModelCard
 from hubscout.hubs.mapped_weights import MappedFiles
 from hubscout.hubs.text_preprocessing import MASK
-from hubscout.hubs.torch_compiler import compiler_later
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -103,8 +102,7 @@ def measure(backbone: Backbone, batch: Batch) -> tuple[int, int | None]:
 
     for count in (_count_without_norms, _count_on_meta, _count_in_a_real_pass):
         try:
-            with compiler_later():
-                return count(backbone, batch)
+            return count(backbone, batch)
         except Exception:  # What a network may do that a counter cannot follow has no end.
             continue
     with torch.no_grad():

@@ -24,7 +24,6 @@ from hubscout.hubs.repository import (
     open_repository,
     pick_weights,
 )
-from hubscout.hubs.torch_compiler import compiler_later
 from hubscout.hubs.torchvision_compat import prepare_torchvision
 from hubscout.hubs.vision import HalvesBackbone
 from hubscout.hubs.weight_files import read_state
@@ -195,8 +194,7 @@ def check_name(name: str) -> None:
 def import_timm() -> Any:
     """The library, after making sure that torchvision does not stand in its way."""
     prepare_torchvision()
-    with compiler_later():
-        return require("timm", extra="vision", purpose="Models of timm")
+    return require("timm", extra="vision", purpose="Models of timm")
 
 
 def _entry(name: str, *, on_this_machine: bool, downloads: int | None) -> ModelEntry:

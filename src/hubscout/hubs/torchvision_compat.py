@@ -7,8 +7,6 @@ import sys
 import threading
 from typing import Any
 
-from hubscout.hubs.torch_compiler import compiler_later
-
 _lock = threading.Lock()
 _declarations: Any = None  # The operators vanish with the library object that declares them.
 
@@ -30,7 +28,7 @@ def prepare_torchvision() -> bool:
 
     """
     global _declarations
-    with _lock, compiler_later():
+    with _lock:
         if _declarations is not None:
             return True
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -95,13 +95,22 @@ def assess(model: Model, task: Task, settings: Settings, increments: Sequence[np
         return row if profiler is None else replace(row, profile=profiler.profile())
 
 
-def run_model(model: Model, task: Task, settings: Settings, increments: Sequence[np.ndarray | None]) -> Unscored:
-    """The first half of `assess`: all that the network itself is needed for."""
+def run_model(
+    model: Model,
+    task: Task,
+    settings: Settings,
+    increments: Sequence[np.ndarray | None],
+    *,
+    quiet: Callable[[], object] = bool,
+) -> Unscored:
+    """The first half of `assess`: all that the network itself is needed for; `quiet` is called before it is timed."""
     started = time.perf_counter()
     with step("load"):
         backbone = model.open(settings.observer)
     check_modality(backbone.card, task.modality)
     check_card(backbone.card, settings.limits)
+    if "latency_seconds" in settings.limits:
+        quiet()
     check_first_latency(backbone, task.train.inputs, settings.limits, settings.extraction.device)
     if len(increments) > 1 and settings.observer is not None:
         settings = replace(settings, observer=_without_cached(settings.observer))
@@ -112,6 +121,7 @@ def run_model(model: Model, task: Task, settings: Settings, increments: Sequence
         extractions = [_extract(backbone, task, settings, rows) for rows in increments]
     latency = None
     if settings.measure_latency:
+        quiet()
         with step("latency"):
             sample = task.train.inputs[int(extractions[0].rows[0])]
             latency = measure_latency(backbone, sample, device=extractions[0].device)

@@ -10,7 +10,6 @@ import math
 import uuid
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -33,7 +32,7 @@ from hubscout.ranking.jobs import (
     job_needs,
 )
 from hubscout.ranking.load_ahead import AheadModel, LoadAhead
-from hubscout.ranking.score_beside import ScoreBeside
+from hubscout.ranking.score_beside import LaterRow, ScoreBeside
 from hubscout.runs.events import Advanced, Event, Finished, Started
 from hubscout.runs.profiler import together
 from hubscout.runs.row import Row
@@ -105,7 +104,7 @@ class Assessor:
         self._begun: set[str] = set()
         self._rows_left: dict[str, int] = {}
         """Of models in slices: what has not gone through yet."""
-        self._unsettled: deque[tuple[Candidate, Outcome | Future[Row]]] = deque()
+        self._unsettled: deque[tuple[Candidate, Outcome | LaterRow]] = deque()
 
     def assess(
         self, candidates: Sequence[Candidate], increments: Sequence[np.ndarray | None], *, beside: bool = False
@@ -125,12 +124,13 @@ class Assessor:
     def settled(self, *, but: int = 0) -> Iterator[tuple[Candidate, Outcome]]:
         """What models came to whose scores had to be waited for, all `but` so many."""
         while len(self._unsettled) > but:
-            candidate, outcome = self._unsettled.popleft()
-            if isinstance(outcome, Future):
+            candidate, outcome = self._unsettled[0]
+            if isinstance(outcome, LaterRow):
                 try:
                     outcome = outcome.result()
                 except Exception as error:
                     outcome = error
+            self._unsettled.popleft()  # not before: who interrupts the wait is given what was waited for
             yield candidate, outcome
 
     def _assess(
@@ -159,7 +159,7 @@ class Assessor:
             if isinstance(outcome, Row) and model.slices:
                 self._tell(Finished(model.candidate.identifier, outcome.seconds or 0.0))
             self._unsettled.append((model.candidate, outcome))
-            yield from self.settled(but=isinstance(outcome, Future))
+            yield from self.settled(but=isinstance(outcome, LaterRow))
         yield from self.settled()
 
     def _prepare(
@@ -242,12 +242,12 @@ class _Model:
             self.done.append(result.value)
         return [self.job] if len(self.done) == len(self.slices) else []
 
-    def outcome(self, result: JobResult) -> Outcome | Future[Row] | None:
+    def outcome(self, result: JobResult) -> Outcome | LaterRow | None:
         """What became of the model; None where that is not known yet, or known already."""
         if result.error is not None:
             known, self.failed = self.failed, True
             return None if known else result.error
-        if result.key != self.job.key or isinstance(result.value, Future):
+        if result.key != self.job.key or isinstance(result.value, LaterRow):
             return result.value if result.key == self.job.key else None
         return self._complete(result.value)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +24,7 @@ from hubscout.runs.row import Row
 if TYPE_CHECKING:
     from hubscout.engines import Engine, Shared
     from hubscout.hubs import Backbone
-    from hubscout.ranking.score_beside import ScoreBeside
+    from hubscout.ranking.score_beside import LaterRow, ScoreBeside
     from hubscout.runs.events import Observer
     from hubscout.tasks.task import Task
 
@@ -104,13 +103,14 @@ class AssessModel:
     after_slices: bool = False
     beside: ScoreBeside | None = None
 
-    def __call__(self) -> Row | Future[Row]:
+    def __call__(self) -> Row | LaterRow:
         report(Begun(self.model.identifier))
         settings = replace(self.settings, observer=self._tell)
         increments = [None if rows is None else rows.get() for rows in self.increments]
         if self.beside is None:
             return assess(self.model, self.task.open(), settings, increments)
-        return self.beside.score(run_model(self.model, self.task.open(), settings, increments))
+        ran = run_model(self.model, self.task.open(), settings, increments, quiet=self.beside.wait)
+        return self.beside.score(ran)
 
     def _tell(self, event: Event) -> None:
         if not self.after_slices or isinstance(event, Message | Downloading):

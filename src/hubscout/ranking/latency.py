@@ -125,7 +125,7 @@ def _timed(backbone: Backbone, batch: Any, device: str) -> float:
     started = time.perf_counter()
     backbone.forward(batch)
     if device.startswith("cuda"):
-        torch.cuda.synchronize(device)
+        torch.cuda.current_stream(device).synchronize()  # and not for what other threads have it do
     elif device == "mps":
         torch.mps.synchronize()
     return time.perf_counter() - started

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 _LEAST_BYTES = 1 << 29
 _COPIES = 3
 """While a model is opened there are its file, its weights and the network."""
-_SHARE = 32
+_SHARE, _LEAST_PLACED = 32, 1 << 26
 """A network goes to a GPU ahead that has so many times its bytes free: six of them are a fifth of it at most."""
 _AHEAD = 6
 """One is not enough before a large model: opening it takes as long as running several small ones before it."""
@@ -94,8 +93,8 @@ class LoadAhead:
 
         with step("load"):
             backbone = candidate.open(tell)
-            with nullcontext() if self._place is None else self._place(backbone) as place:
-                digest_ahead(backbone, place or "cpu")
+            if self._place is None or not self._place(backbone):
+                digest_ahead(backbone)
             return backbone
 
 
@@ -109,35 +108,34 @@ class PlaceAhead:
         import torch
 
         wait_until_warm(device)
-        self._device = device
         self._runs_on = torch.cuda.current_stream(device)
-        self._stream = torch.cuda.Stream(device)
+        self._device = str(self._runs_on.device)  # with its number: every thread has a current device of its own
+        self._stream = torch.cuda.Stream(self._device)
 
-    @contextmanager
-    def __call__(self, backbone: Backbone) -> Iterator[str]:
-        """The device, to which the network has been brought where it takes a small part of what is free there.
+    def __call__(self, backbone: Backbone) -> bool:
+        """Bring a network there that takes a small part of what is free, and work out its digest; whether it did.
 
-        What runs meanwhile needs the rest. The block may use the network; its end waits for what it began.
+        What runs meanwhile needs the rest.
         """
         import torch
 
-        module = backbone.module
-        if module is None or _SHARE * backbone.card.bytes > torch.cuda.mem_get_info(self._device)[0]:
-            yield "cpu"
-            return
-        with torch.cuda.stream(self._stream):
-            try:
+        module, size = backbone.module, max(backbone.card.bytes, _LEAST_PLACED)
+        if module is None or _SHARE * size > torch.cuda.mem_get_info(self._device)[0]:
+            return False
+        try:
+            with torch.cuda.stream(self._stream):
                 backbone.to(self._device)
-            except RuntimeError as error:
-                if not is_out_of_memory(error):
-                    raise
-                backbone.to("cpu")  # what runs makes room for it when its turn comes
-                yield "cpu"
-                return
-            yield self._device
-            self._stream.synchronize()
+                digest_ahead(backbone, self._device)
+                self._stream.synchronize()
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            backbone.to("cpu")  # what runs makes room for it when its turn comes
+            return False
         for tensor in (*module.parameters(), *module.buffers()):
-            tensor.record_stream(self._runs_on)  # its memory is not given away before that is done with it
+            if tensor.is_cuda:
+                tensor.record_stream(self._runs_on)  # its memory is not given away before that is done with it
+        return True
 
 
 @dataclass(frozen=True)

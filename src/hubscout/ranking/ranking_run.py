@@ -152,7 +152,7 @@ class RankingRun:
 
     def at_once(self) -> None:
         """Every model on all the rows."""
-        for _, found in self.attempts(self.missing, [None]):
+        for _, found in self.attempts(self.missing, [None], beside=True):
             if found is not None:
                 self.take(found)
             self.journal.keep(self.ranking(complete=False), more_to_come=True)
@@ -164,12 +164,14 @@ class RankingRun:
         deadline: float | None = None,
         fewest: int = 0,
         ahead: float = 0.0,
+        *,
+        beside: bool = False,
     ) -> Iterator[tuple[Candidate, Row | None]]:
         """Assess models, wherever the engine runs them, while `ahead` more end by the deadline, and `fewest` anyway."""
         if not fewest and deadline is not None and time.perf_counter() > deadline:
             return
         began, done = time.perf_counter(), 0
-        with closing(self.assessor.assess(candidates, increments, beside=deadline is None)) as outcomes:
+        with closing(self.assessor.assess(candidates, increments, beside=beside)) as outcomes:
             for candidate, outcome in outcomes:
                 found = self.check(candidate, outcome)
                 done += found is not None

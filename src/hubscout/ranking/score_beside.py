@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hubscout.features.freed_memory import release_memory
+from hubscout.features.precision import is_out_of_memory
 from hubscout.metrics import lookup
 
 if TYPE_CHECKING:
@@ -34,6 +37,7 @@ class ScoreBeside:
         self._device = device
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="hubscout-score")
         self._stream: torch.cuda.Stream | None = None
+        self._coming: Future[Row] | None = None
 
     @staticmethod
     def suits(device: str, settings: Settings, task: Task) -> bool:
@@ -50,23 +54,48 @@ class ScoreBeside:
     def __exit__(self, *error: object) -> None:
         self._thread.shutdown()
 
-    def score(self, ran: Unscored) -> Future[Row] | Row:
+    def score(self, ran: Unscored) -> LaterRow | Row:
         """The row of a model, which may come later."""
         import torch
 
         if ran.seconds > _LONGEST:
             return ran.score()
-        done = torch.cuda.Event()
-        done.record(torch.cuda.current_stream(self._device))
-        return self._thread.submit(self._score, ran, done)
+        stream, done = torch.cuda.current_stream(self._device), torch.cuda.Event()
+        done.record(stream)
+        self._coming = self._thread.submit(self._score, ran, done, stream.device)
+        return LaterRow(ran, self._coming, self._device)
 
-    def _score(self, ran: Unscored, done: torch.cuda.Event) -> Row:
+    def wait(self) -> None:
+        """Until no model is being scored."""
+        if self._coming is not None:
+            wait([self._coming])
+
+    def _score(self, ran: Unscored, done: torch.cuda.Event, device: torch.device) -> Row:
         import torch
 
         if self._stream is None:
-            self._stream = torch.cuda.Stream(self._device)
-        with torch.cuda.device(self._device), torch.cuda.stream(self._stream):
+            self._stream = torch.cuda.Stream(device)
+        with torch.cuda.device(device), torch.cuda.stream(self._stream):
             self._stream.wait_event(done)  # sums of features may still be under way
             row = ran.score()
             self._stream.synchronize()  # before others are given the memory of those sums
         return row
+
+
+@dataclass(frozen=True)
+class LaterRow:
+    """The row of a model that is being scored."""
+
+    ran: Unscored
+    coming: Future[Row]
+    device: str
+
+    def result(self) -> Row:
+        """Wait for it. A score for which memory did not suffice beside another model is tried alone."""
+        try:
+            return self.coming.result()
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+        release_memory(self.device)
+        return self.ran.score()

@@ -1,0 +1,147 @@
+"""Each case is a process of its own: what is imported stays."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LATER = """
+import sys
+from hubscout.cli.torch_compiler import import_compiler_later
+import_compiler_later()
+import torch
+
+def there():
+    return sys.modules["torch._dynamo"].__spec__ is not None
+"""
+needs_timm = pytest.mark.skipif(importlib.util.find_spec("timm") is None, reason="needs hubscout[vision]")
+
+
+def python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", LATER + code], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@needs_timm
+def test_a_network_is_opened_and_run_without_the_compiler() -> None:
+    code = """
+from hubscout.hubs import load
+for name in ("timm/test_vit", "torchvision/squeezenet1_1"):
+    backbone = load(name, pretrained=False)
+    backbone.forward({"pixel_values": torch.zeros(2, *backbone.config.input_size)})
+print(there(), [name for name in sys.modules if name.startswith("torch._dynamo")])
+from torchvision.ops import roi_align
+print(sys.modules["torchvision.ops.roi_align"].is_compile_supported("cpu"), there())
+print(torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1)).item())
+"""
+    assert python(code).split("\n") == ["False ['torch._dynamo', 'torch._dynamo.utils']", "True True", "2.0"]
+
+
+def test_a_command_imports_no_compiler(tmp_path: Path) -> None:
+    code = f"""
+import atexit, runpy
+atexit.register(lambda: print("compiler:", there()))
+(place := {str(tmp_path / "data.csv")!r})
+open(place, "w").write("text,label\\n")
+sys.argv = ["hubscout", "doctor"]
+from hubscout.cli import main
+main()
+"""
+    assert python(code).endswith("compiler: False")
+
+
+def test_what_is_kept_from_the_compiler_runs_and_is_kept_from_it() -> None:
+    code = """
+@torch.compiler.disable
+def plain(x):
+    return x if torch.compiler.is_compiling() else x + 1
+
+@torch.compiler.disable(recursive=False)
+def other(x):
+    return x + 1
+
+assert plain(torch.ones(1)).item() == other(torch.ones(1)).item() == 2
+assert plain.__name__ == "plain"
+assert not there()
+compiled = torch.compile(lambda x: plain(x * 2) + 1, backend="eager")
+print(compiled(torch.ones(1)).item(), there())
+"""
+    assert python(code) == "4.0 True"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import torch._dynamo.config as found",
+        "from torch._dynamo import config as found",
+        "found = torch._dynamo.config",
+        "import torch._dynamo.config; found = torch._dynamo.config",
+        "from torch._dynamo.utils import counters; found = torch._dynamo.config",
+        "import torch._dynamo.decorators; found = torch._dynamo.config",
+        "import importlib; found = importlib.import_module('torch._dynamo.config')",
+    ],
+)
+def test_whatever_else_is_asked_of_the_compiler_imports_it_once(code: str) -> None:
+    check = """
+import torch._dynamo.eval_frame, importlib.util
+assert found is sys.modules["torch._dynamo.config"] is torch._dynamo.eval_frame.config is torch._dynamo.config
+assert sys.modules["torch._dynamo"] is torch._dynamo
+assert importlib.util.find_spec("torch._dynamo.config").origin.endswith("config.py")
+assert not [finder for finder in sys.meta_path if "StandIns" in type(finder).__name__]
+print(torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1)).item())
+"""
+    assert python(f"{code}\n{check}") == "2.0"
+
+
+def test_a_part_that_there_is_not_is_missed_as_ever() -> None:
+    code = """
+try:
+    import torch._dynamo.nothing
+except ModuleNotFoundError as error:
+    print(error.name, there())
+try:
+    torch._dynamo.nothing
+except AttributeError as error:
+    print("nothing" in str(error))
+"""
+    assert python(code).split() == ["torch._dynamo.nothing", "True", "True"]
+
+
+def test_threads_that_ask_at_the_same_time_find_one_compiler() -> None:
+    code = """
+import threading
+sys.setswitchinterval(1e-5)
+found, ready = [], threading.Barrier(3)
+
+def ask(kind):
+    ready.wait()
+    if kind == 0:
+        from torch._dynamo import exc as module
+    elif kind == 1:
+        module = torch._dynamo.exc
+    else:
+        from torch._dynamo.utils import counters
+        module = torch._dynamo.exc
+    found.append(module)
+
+threads = [threading.Thread(target=ask, args=(kind,)) for kind in range(3)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+print(len(found), len(set(map(id, found))))
+"""
+    assert python(code) == "3 1"
+
+
+def test_a_compiler_that_is_there_is_left_alone() -> None:
+    assert (
+        python(
+            "torch._dynamo.config; before = sys.modules['torch._dynamo']\nimport_compiler_later()\n"
+            "print(sys.modules['torch._dynamo'] is before, there())"
+        )
+        == "True True"
+    )
