@@ -295,6 +295,33 @@ def test_torch_is_imported_while_data_are_opened(block: str) -> None:
     subprocess.run([sys.executable, "-c", AHEAD + code], check=True)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads what the system tells of a process")
+def test_the_libraries_of_torch_are_loaded_while_other_threads_go_on() -> None:
+    code = """
+import time
+from hubscout.optional import _load_libraries_of_torch
+ticks = []
+
+def tick():
+    while not ticks or ticks[-1] is not None:
+        ticks.append(len(ticks))
+        time.sleep(0.001)
+
+thread = threading.Thread(target=tick)
+thread.start()
+before = len(ticks)
+_load_libraries_of_torch()
+between = len(ticks) - before
+ticks.append(None)
+thread.join()
+assert "torch" not in sys.modules
+assert "libtorch_python" in open("/proc/self/maps").read()
+assert between > 2, between
+import torch; torch.zeros(2) @ torch.zeros(2)
+"""
+    subprocess.run([sys.executable, "-c", AHEAD + code], check=True)
+
+
 @pytest.mark.parametrize("data", ["'not-there'", "'x' * 5000", "([[1.0]], ['a'])", "None"])
 def test_what_is_no_file_waits_for_no_import(data: str) -> None:
     code = f"with torch_ahead({data}):\n    assert 'hubscout-import' not in names()\nassert 'torch' not in sys.modules"

@@ -86,20 +86,24 @@ def torch_ahead(data: Any, then: Callable[[], object] = bool) -> Iterator[None]:
 
 
 def _import_torch(then: Callable[[], object]) -> None:
-    _load_libraries_of_torch()
     with suppress(Exception):
+        _load_libraries_of_torch()
         with uncollected(imports_alone=True):
             importlib.import_module("torch")
         then()
 
 
 def _load_libraries_of_torch() -> None:
-    """Have the system load them: a gigabyte for a GPU, while which an import would hold the interpreter."""
+    """Have the system load them: a gigabyte for a GPU, while which an import would hold the interpreter.
+
+    So would making a `ctypes.CDLL`; a function of one that is there leaves it to others.
+    """
     found = importlib.util.find_spec("torch")
-    if found is None or found.origin is None:
+    if os.name != "posix" or found is None or found.origin is None:
         return
+    dlopen = ctypes.CDLL(None).dlopen
+    dlopen.argtypes, dlopen.restype = (ctypes.c_char_p, ctypes.c_int), ctypes.c_void_p
     folder = Path(found.origin).parent / "lib"
     # As torch itself does: first what others need to find, then the rest.
     for name, mode in (("libtorch_global_deps.so", ctypes.RTLD_GLOBAL), ("libtorch_python.so", ctypes.DEFAULT_MODE)):
-        with suppress(OSError):
-            ctypes.CDLL(str(folder / name), mode=mode)
+        dlopen(os.fsencode(folder / name), mode | os.RTLD_NOW)
