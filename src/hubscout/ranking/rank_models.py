@@ -118,8 +118,9 @@ def rank(
         progress: show progress in a terminal or a notebook; False shows nothing.
         profile: measure where each second goes (`hubscout.runs.profiler`): the table says it for each model and in
             sum, a row in its `profile`, the ranking in its `environment`. On a GPU it waits for every step.
-        load_ahead: open the next model while one runs, where models run in this process. None does so where a GPU
-            runs them: on a CPU the two take the cores from each other.
+        load_ahead: open the next models while one runs, where models run in this process; a GPU has them there by
+            then, and the one before is scored meanwhile. None does so where a GPU runs them: on a CPU the two take the
+            cores from each other.
         extraction: how models are run; or as keywords:
         options: fields of `hubscout.features.ExtractionOptions`: `layers`, `device`, `precision`, `batch_size`,
             `accelerate`, `blocks`, `skip_bad`.
