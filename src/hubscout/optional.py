@@ -67,7 +67,7 @@ def uncollected(*, imports_alone: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def torch_ahead(data: Any, then: Callable[[], object] = bool) -> Iterator[None]:
+def torch_ahead(data: Any, then: Callable[[], object] | None = None) -> Iterator[None]:
     """Import torch in a thread while the block opens `data`, which is mostly waiting for files, as importing is.
 
     `then` is done right after it, in the same thread. Leaving the block waits for both. Without a thread where the data
@@ -85,12 +85,13 @@ def torch_ahead(data: Any, then: Callable[[], object] = bool) -> Iterator[None]:
             thread.join()
 
 
-def _import_torch(then: Callable[[], object]) -> None:
+def _import_torch(then: Callable[[], object] | None) -> None:
     with suppress(Exception):
         _load_libraries_of_torch()
         with uncollected(imports_alone=True):
             importlib.import_module("torch")
-        then()
+        if then is not None:
+            then()
 
 
 def _load_libraries_of_torch() -> None:

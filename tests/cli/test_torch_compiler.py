@@ -42,17 +42,32 @@ print(torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1)).item())
     assert python(code).split("\n") == ["False ['torch._dynamo', 'torch._dynamo.utils']", "True True", "2.0"]
 
 
-def test_a_command_imports_no_compiler(tmp_path: Path) -> None:
+@needs_timm
+def test_a_ranking_by_the_command_imports_no_compiler(tmp_path: Path) -> None:
     code = f"""
-import atexit, runpy
-atexit.register(lambda: print("compiler:", there()))
-(place := {str(tmp_path / "data.csv")!r})
-open(place, "w").write("text,label\\n")
-sys.argv = ["hubscout", "doctor"]
+import atexit, sys
+from pathlib import Path
+import numpy as np
+from PIL import Image
+rng = np.random.default_rng(0)
+for index in range(24):
+    place = Path({str(tmp_path)!r}, f"class{{index % 2}}", f"{{index}}.png")
+    place.parent.mkdir(exist_ok=True)
+    Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(place)
+said = lambda: print(*(name for name in sys.modules if name.startswith(("torch._dynamo", "torchvision.ops.roi_align"))))
+atexit.register(said)
+model = "timm/test_efficientnet?pretrained=false&input_size=32"
+sys.argv = ["hubscout", "rank", {str(tmp_path)!r}, "-m", model, "--no-cache", "--quiet", "--device", "cpu"]
 from hubscout.cli import main
 main()
 """
-    assert python(code).endswith("compiler: False")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.split("\n")[-2].split()) == [
+        "torch._dynamo",
+        "torch._dynamo.utils",
+        "torchvision.ops.roi_align",
+    ]
 
 
 def test_what_is_kept_from_the_compiler_runs_and_is_kept_from_it() -> None:

@@ -113,11 +113,11 @@ def test_layers_that_wait_for_their_first_input_are_left_to_do_so() -> None:
 
 
 @pytest.mark.parametrize("width", [4, 10, 64])
-def test_a_column_that_is_set_does_not_hide_the_others(width: int) -> None:
+def test_columns_that_are_set_do_not_hide_the_others(width: int) -> None:
     def build() -> nn.Module:
-        layer = nn.Linear(width, 128)
+        layer = nn.Linear(width, 128, bias=False)
         with torch.no_grad():
-            layer.weight[:, 0] = 0.0
+            layer.weight[:, [0, -1]] = 0.0
             layer.weight[0] = 0.0
         return layer
 

@@ -101,7 +101,7 @@ def run_model(
     settings: Settings,
     increments: Sequence[np.ndarray | None],
     *,
-    quiet: Callable[[], object] = bool,
+    quiet: Callable[[], object] = lambda: None,
 ) -> Unscored:
     """The first half of `assess`: all that the network itself is needed for; `quiet` is called before it is timed."""
     started = time.perf_counter()
