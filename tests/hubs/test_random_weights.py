@@ -114,14 +114,18 @@ def test_layers_that_wait_for_their_first_input_are_left_to_do_so() -> None:
 
 @pytest.mark.parametrize("width", [4, 10, 64])
 def test_columns_that_are_set_do_not_hide_the_others(width: int) -> None:
+    built: list[nn.Linear] = []
+
     def build() -> nn.Module:
         layer = nn.Linear(width, 128, bias=False)
         with torch.no_grad():
             layer.weight[:, [0, -1]] = 0.0
             layer.weight[0] = 0.0
+        built.append(layer)
         return layer
 
     module: Any = without_random_weights(build)
+    assert len(built) == 2
     assert len(module.weight.unique()) > 100
 
 
