@@ -189,6 +189,19 @@ def test_events_arrive_while_jobs_run(engine: RayEngine, work: ModuleType) -> No
             assert moment < ends[str(number)] - 0.2
 
 
+def test_who_hears_the_events_may_die(engine: RayEngine, work: ModuleType) -> None:
+    """Its process, or its machine: or no job that hangs would ever be ended."""
+    import ray
+
+    ray.kill(engine.events.actor, no_restart=False)
+    heard: list[object] = []
+    jobs = [Job("loud", partial(work.loud, 1, 2)), Job("hang", work.hang, seconds_limit=5)]
+    results = {one.key: one for one in engine.run(jobs, observer=heard.append)}
+    assert not results["loud"].failed
+    assert (1, "ends") in heard
+    assert "no sign of life for 5 seconds" in results["hang"].reason
+
+
 def test_jobs_that_follow_from_results_run_too(engine: RayEngine, work: ModuleType) -> None:
     def then(result: object) -> list[Job]:
         return [Job(result.key + "!", partial(work.where, 0))] if len(result.key) < 3 else []

@@ -96,7 +96,8 @@ class RayEngine:
 
             here = self._ray.get_runtime_context().get_node_id()
             strategy = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(here, soft=True)
-            self._events = Queue(actor_options={"num_cpus": 0, "scheduling_strategy": strategy})
+            # One that has died starts anew: without it nobody would know which jobs have begun, and which hang.
+            self._events = Queue(actor_options={"num_cpus": 0, "scheduling_strategy": strategy, "max_restarts": -1})
         return self._events
 
     def share(self, value: T) -> Shared[T]:
