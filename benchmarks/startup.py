@@ -46,7 +46,7 @@ clock = lambda: [time.perf_counter() - began, time.process_time()]
 began = time.perf_counter()
 from hubscout.cli.app import app
 from hubscout.cli import rank as command
-from hubscout.cli.torch_compiler import import_compiler_later
+from hubscout.torch_compiler import import_compiler_later
 import_compiler_later()  # as the command does
 from hubscout.ranking import rank
 times = {"command imported": clock()}

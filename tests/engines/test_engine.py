@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import signal
@@ -66,10 +67,12 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("work_of_the_test")
 
 
-@pytest.fixture
-def engine() -> Iterator[LocalEngine]:
-    """Two workers."""
+@pytest.fixture(params=["alone", "together"])
+def engine(request: pytest.FixtureRequest, work: ModuleType) -> Iterator[LocalEngine]:
+    """Two workers, which start by themselves or come from one process."""
     with closing(LocalEngine(workers=2)) as engine:
+        if request.param == "together":
+            engine.prepare(gc.collect)
         yield engine
 
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from hubscout.engines import LocalEngine
+from hubscout.features import ExtractionOptions
 from hubscout.hubs import load
+from hubscout.ranking import jobs
+from hubscout.ranking.assess import Settings
 from hubscout.ranking.candidates import Candidate
-from hubscout.ranking.jobs import Needs, TaskReference, guess_params, job_needs
+from hubscout.ranking.jobs import ImportForModels, Needs, TaskReference, guess_params, job_needs
 from hubscout.tasks import Task
 
 
@@ -54,3 +60,64 @@ def test_a_task_travels_by_reference(array_task: Task) -> None:
         assert sent.open() is sent.open()
     finally:
         engine.close()
+
+
+PREPARED = """
+import sys
+from hubscout import rank
+from hubscout.ranking.jobs import ImportForModels
+
+ImportForModels(("timm",))()
+assert "torch._dynamo.config" not in sys.modules
+before = set(sys.modules)
+model = "timm/resnet18?pretrained=False&input_size=32"
+ranking = rank("images", model, device="cpu", cache=False, progress=False)
+assert len(ranking) == 1, ranking.failures
+large = {"mpmath", "numpy", "scipy", "sympy", "timm", "torch", "torchvision", "transformers"}
+print(*sorted(name for name in set(sys.modules) - before if name.partition(".")[0] in large))
+"""
+
+
+def test_workers_have_what_models_need_before_they_are_forked(tmp_path: Path) -> None:
+    pytest.importorskip("timm")
+    image = pytest.importorskip("PIL.Image")
+    for place, pixels in enumerate(np.random.default_rng(0).integers(0, 256, (80, 32, 32, 3), np.uint8)):
+        folder = tmp_path / "images" / "ab"[place % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        image.fromarray(pixels).save(folder / f"{place}.png")
+    given = [sys.executable, "-c", PREPARED]
+    done = subprocess.run(given, capture_output=True, text=True, timeout=240, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "\n"), done.stderr
+
+
+def test_what_workers_import_goes_by_the_names_of_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = LocalEngine()
+    begun: list[object] = []
+    monkeypatch.setattr(engine, "prepare", begun.append)
+    names = [
+        "timm/resnet18",
+        "file:w.pth?arch=torchvision/resnet18",
+        "timm/resnet*",
+        "onnx:a.onnx",
+        "small",
+        "python:a:b",
+    ]
+    ImportForModels.begin(engine, names)
+    ImportForModels.begin(engine)
+    assert begun == [ImportForModels(("", "timm", "torchvision")), ImportForModels(())]
+    assert pickle.loads(pickle.dumps(begun[0])) == begun[0]
+    ImportForModels(("", "no such hub"))()
+
+
+@pytest.mark.parametrize(("in_worker", "device"), [(True, "cuda"), (True, "cpu"), (False, "cuda")])
+def test_a_gpu_is_started_while_a_worker_opens_its_first_model(
+    array_task: Task, zoo: str, monkeypatch: pytest.MonkeyPatch, in_worker: bool, device: str
+) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(jobs, "pick_device", lambda asked: asked)
+    monkeypatch.setattr(jobs, "warm_up", order.append)
+    monkeypatch.setattr(jobs, "assess", lambda *_: order.append("assess"))
+    settings = Settings(metrics=("logme",), extraction=ExtractionOptions(device=device), in_worker=in_worker)
+    task = TaskReference.of(array_task, LocalEngine())
+    jobs.AssessModel(jobs.SentModel(f"python:{zoo}:look", "one"), task, settings, (None,))()
+    assert order == (["cuda", "assess"] if in_worker and device == "cuda" else ["assess"])

@@ -232,7 +232,7 @@ def test_the_ranking_is_the_same_to_the_last_bit(
     )
     one_by_one = rank(array_task, names, cache=tmp_path / "a", measure_latency=False, device="cpu")
     assert not begun  # on a CPU
-    ahead = rank(array_task, names, cache=tmp_path / "b", measure_latency=False, load_ahead=True)
+    ahead = rank(array_task, names, cache=tmp_path / "b", measure_latency=False, load_ahead=True, device="cpu")
     assert begun == names[1:]
     assert [(row.identifier, row.score, row.block_scores) for row in ahead] == [
         (row.identifier, row.score, row.block_scores) for row in one_by_one

@@ -27,7 +27,7 @@ def main() -> None:
     began = time.perf_counter()  # a budget of the user's counts what is imported and opened from here on
 
     from hubscout.cli.app import app
-    from hubscout.cli.torch_compiler import import_compiler_later
+    from hubscout.torch_compiler import import_compiler_later
 
     import_compiler_later()
     app(obj={"began": began})

@@ -112,8 +112,9 @@ def rank(
     if where.engine == "local":
         refuse_device(device)
     named = split_models(models, allow_code=allow_code) if models else None
-    here = where.engine == "local" and not workers and limit is None
-    task = open_ahead(data.data, lambda: data.open(quiet=output.quiet), device if here else None)
+    elsewhere = where.engine != "local" or bool(workers)
+    here = None if elsewhere or limit is not None else device
+    task = open_ahead(data.data, lambda: data.open(quiet=output.quiet), here, elsewhere=elsewhere)
     if where.engine == "local":
         check_device(device)  # one that is not here is one error, not a failure of every model
     found = find_candidates(named, task.modality, device if where.engine == "local" else "auto")

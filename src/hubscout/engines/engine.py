@@ -186,6 +186,15 @@ class LocalEngine:
         """Whether jobs run in other processes."""
         return self.workers > 0
 
+    def prepare(self, work: Callable[[], object]) -> None:
+        """Have workers, if there are none yet, begin with what they have in common: imports, which take long.
+
+        On Linux they are forks of one process that has done `work`, a function that can be pickled. What fails there is
+        left to the jobs. It starts at once and is not waited for.
+        """
+        if self._pool is not None:
+            self._pool.prepare(work)
+
     def run(
         self, jobs: Iterable[Job], *, observer: Observer | None = None, then: Follow | None = None
     ) -> Iterator[JobResult]:

@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
@@ -17,6 +17,7 @@ from typing import Any
 
 from hubscout.engines.engine import Follow, Observer
 from hubscout.engines.job import Job, JobQueue, JobResult, died, hung, listen, perform_sent
+from hubscout.engines.nursery import Fork, Nursery
 
 _SECONDS_BETWEEN_LOOKS = 0.25
 
@@ -40,7 +41,14 @@ class WorkerPool:
         self._import_main = import_main
         self._attempts = attempts
         self._workers: list[Worker] = []
+        self._nursery: Nursery | None = None
         atexit.register(self.close)  # processes that wait would keep the interpreter from its end
+
+    def prepare(self, work: Callable[[], object]) -> None:
+        """Start the workers as forks of one process that has done `work`, where there are none yet."""
+        if not self._workers and self._nursery is None and not self._import_main and Nursery.suits(self._size):
+            self._nursery = Nursery(self._size, _serve, work, self._environment())
+            self._workers += [Worker(fork, connection) for fork, connection in self._nursery.workers]
 
     def run(self, waiting: JobQueue, observer: Observer | None, then: Follow | None) -> Iterator[JobResult]:
         """One result per job, in the order in which they finish."""
@@ -66,6 +74,9 @@ class WorkerPool:
         """End the processes."""
         for worker in list(self._workers):
             self._dismiss(worker)
+        if self._nursery is not None:
+            self._nursery.close()
+            self._nursery = None
         atexit.unregister(self.close)
 
     def _hand_out(self, waiting: JobQueue, started: Counter[str]) -> list[JobResult]:
@@ -90,17 +101,21 @@ class WorkerPool:
                 waiting.appendleft(job)
         return failed
 
+    def _environment(self) -> dict[str, str]:
+        cores = str(max(1, (os.cpu_count() or 1) // self._size))
+        return {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", cores)}
+
     def _free(self) -> Worker | None:
         free = next((worker for worker in self._workers if worker.job is None), None)
         if free is None and len(self._workers) < self._size:
             from loky.backend.process import LokyProcess
 
             here, there = Pipe()
-            cores = str(max(1, (os.cpu_count() or 1) // self._size))
-            threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", cores)}
             # Not forked: a fork of a process that has run torch's threads may hang. And not spawned, which runs the
             # caller's script again, whether it is written for that or not.
-            process = LokyProcess(target=_serve, args=(there,), env=threads, init_main_module=self._import_main)
+            process = LokyProcess(
+                target=_serve, args=(there,), env=self._environment(), init_main_module=self._import_main
+            )
             process.start()
             there.close()
             free = Worker(process, here)
@@ -117,13 +132,17 @@ class WorkerPool:
             while worker.connection.poll():
                 worker.heard = time.monotonic()
                 what, value = worker.connection.recv()
-                if what == "result":
+                if what == "born":
+                    worker.process.pid = value
+                elif what == "result":
                     worker.job = None
                     return [pickle.loads(value)]
-                if observer is not None:
+                elif observer is not None:
                     observer(value)
         except (EOFError, OSError):
             self._dismiss(worker)
+            if isinstance(worker.process, Fork) and worker.process.pid is None:  # there never was one
+                started[job.key] -= 1
             if started[job.key] < self._attempts:
                 waiting.appendleft(job)
                 return []

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from hubscout.amounts import parse_count, parse_limit
-from hubscout.errors import UnknownHubError
+from hubscout.errors import InputError, UnknownHubError
 from hubscout.hubs.backbone import Backbone
 from hubscout.hubs.model_identifier import Identifier, refuse_code
 from hubscout.hubs.model_listing import ModelListing
@@ -86,6 +86,35 @@ for _name, _module in {
     "torchvision": "torchvision_hub",
 }.items():
     HUBS.add(_name, _BuiltInHub(_module, takes_limit=_name in ("hf", "sentence-transformers")))
+
+_LIBRARIES = {
+    "hf": "huggingface.import_transformers",
+    "sentence-transformers": "huggingface.import_transformers",
+    "timm": "timm_hub.import_timm",
+    "torchvision": "torchvision_hub.import_models",
+}
+"""By hub: what imports most of what its models need."""
+
+
+def library_hub(identifier: str) -> str:
+    """The hub whose library opens a model, as far as its name tells: that of its architecture, if it says one.
+
+    >>> library_hub("timm/resnet18"), library_hub("file:best.safetensors?arch=torchvision/resnet18"), library_hub("a/b")
+    ('timm', 'torchvision', '')
+    """
+    try:
+        parsed = Identifier.parse(identifier)
+        hub = Identifier.parse(str(parsed.options.get("arch", identifier))).hub
+    except InputError:
+        return ""
+    return hub if hub in _LIBRARIES else ""
+
+
+def import_library(hub: str) -> None:
+    """Import the library behind the models of a hub, where there is one."""
+    if hub in _LIBRARIES:
+        module, _, function = _LIBRARIES[hub].partition(".")
+        getattr(importlib.import_module(f"hubscout.hubs.{module}"), function)()
 
 
 def load(identifier: str | Identifier, *, allow_code: bool = False, **options: Any) -> Backbone:

@@ -5,16 +5,22 @@ They are plain picklable values. A worker that performs them keeps the task open
 
 from __future__ import annotations
 
+import importlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hubscout.engines import LocalEngine
 from hubscout.engines.job import Held, remembered, report
-from hubscout.errors import NothingReadableError
+from hubscout.errors import MissingDependencyError, NothingReadableError
+from hubscout.features.precision import pick_device, warm_up
+from hubscout.hubs.hub_registry import import_library, library_hub
+from hubscout.optional import uncollected
 from hubscout.ranking.assess import Model, Settings, assess, resources, run_model
 from hubscout.ranking.candidates import Candidate, listed_params
 from hubscout.runs.events import Advanced, Downloading, Event, Message, Started
@@ -66,9 +72,48 @@ class TaskReference:
         return Task.reopen(self.source)
 
 
+_IMPORTED = (
+    *("hubscout.features.extraction", "hubscout.evidence.left_out", "hubscout.metrics", "hubscout.hubs.local_file"),
+    *("torch.utils.flop_counter", "torch.fx.experimental.symbolic_shapes", "array_api_compat.torch"),
+    *("scipy.linalg", "scipy.sparse", "scipy.special", "PIL.Image"),
+)
+"""What is imported while the first model is opened, run and scored."""
+
+
+@dataclass(frozen=True)
+class ImportForModels:
+    """Imports what every worker that runs models needs, and the libraries behind the models of some hubs."""
+
+    hubs: tuple[str, ...]
+
+    @classmethod
+    def begin(cls, engine: Engine, identifiers: Iterable[str] = ()) -> None:
+        """Have the workers of this machine, if that is where models run, begin with it."""
+        if isinstance(engine, LocalEngine):
+            engine.prepare(cls(tuple(sorted({library_hub(name) for name in identifiers}))))
+
+    def __call__(self) -> None:
+        from hubscout.torch_compiler import import_compiler_later
+
+        import_compiler_later()
+        with uncollected():
+            for name in _IMPORTED:
+                with suppress(ImportError):  # who needs it says so
+                    importlib.import_module(name)
+            for hub in self.hubs:
+                with suppress(MissingDependencyError):
+                    import_library(hub)
+
+
 @dataclass(frozen=True)
 class Begun(Event):
     """A process has begun with a model, or with a slice of it."""
+
+
+def _start_device(settings: Settings) -> None:
+    """Start a worker's GPU while it opens the data and its first model."""
+    if settings.in_worker and (device := pick_device(settings.extraction.device)).startswith("cuda"):
+        warm_up(device)
 
 
 @dataclass(frozen=True)
@@ -105,6 +150,7 @@ class AssessModel:
 
     def __call__(self) -> Row | LaterRow:
         report(Begun(self.model.identifier))
+        _start_device(self.settings)
         settings = replace(self.settings, observer=self._tell)
         increments = [None if rows is None else rows.get() for rows in self.increments]
         if self.beside is None:
@@ -146,6 +192,7 @@ class ExtractSlice:
         from hubscout.features import extract
 
         report(Begun(self.model.identifier))
+        _start_device(self.settings)
         with step("load"):
             backbone = self.model.open(self._tell)
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -21,6 +21,7 @@ from hubscout.optional import torch_ahead
 from hubscout.ranking.assess import Layer, Settings
 from hubscout.ranking.assessor import Assessor
 from hubscout.ranking.candidates import find_candidates
+from hubscout.ranking.jobs import ImportForModels
 from hubscout.ranking.journal import Journal
 from hubscout.ranking.progressive import rank_in_stages
 from hubscout.ranking.ranking_run import RankingRun
@@ -155,8 +156,10 @@ def rank(
         raise InputError("budget stops the growth of subsets, and progressive=False has none: give one of them.")
     check_choices(metrics, layer, engine, engine_options, time_limit=time_limit)
     limits = check_limits(max_params=max_params, max_flops=max_flops, max_latency=max_latency)
-    here = engine == "local" and not engine_options and limit is None
-    opened = open_ahead(task, lambda: open_task(task), chosen.device if here else None)
+    elsewhere = engine != "local" if isinstance(engine, str) else engine.elsewhere
+    elsewhere = elsewhere or bool((engine_options or {}).get("workers"))
+    here = None if elsewhere or limit is not None else chosen.device
+    opened = open_ahead(task, lambda: open_task(task), here, elsewhere=elsewhere)
     names = _metric_names(metrics, opened.kind)
     centred = kind_of(opened.kind).center if center is None else center
     if layer is None:
@@ -213,6 +216,7 @@ def rank(
             return run.finish()
         with step("start"):
             runner = stack.enter_context(running_engine(engine, engine_options))
+            ImportForModels.begin(runner, candidates.identifiers)
             for note in runner.notes:
                 (observer or silent)(Message("engine", note))
             device = "cpu" if runner.elsewhere else pick_device(chosen.device)
@@ -244,8 +248,11 @@ def rank(
         return run.finish()
 
 
-def open_ahead(data: Any, opening: Callable[[], Task], device: str | None) -> Task:
-    """Open `data` while torch is imported, and start a `device` of this process, and what decodes the data for it."""
+def open_ahead(data: Any, opening: Callable[[], Task], device: str | None, *, elsewhere: bool = False) -> Task:
+    """Open `data` while torch is imported, and start a `device` of this process, and what decodes the data for it.
+
+    Where models run `elsewhere`, this process may do without torch.
+    """
     from hubscout.features.early_decoders import start_decoders
     from hubscout.features.precision import pick_device, warm_up
 
@@ -253,7 +260,7 @@ def open_ahead(data: Any, opening: Callable[[], Task], device: str | None) -> Ta
         if device is not None and (picked := pick_device(device)).startswith("cuda"):
             warm_up(picked)
 
-    with torch_ahead(data, start_device):
+    with nullcontext() if elsewhere else torch_ahead(data, start_device):
         task = opening()
         if device is not None:
             start_decoders(device, task)

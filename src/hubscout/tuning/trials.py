@@ -14,7 +14,7 @@ from hubscout.credentials import strip_credentials
 from hubscout.engines import Engine, Job, JobResult, report
 from hubscout.engines.engine import running_engine
 from hubscout.errors import OtherRunError, RunError
-from hubscout.ranking.jobs import TaskReference
+from hubscout.ranking.jobs import ImportForModels, TaskReference
 from hubscout.runs.events import Message, Validated, metrics_text
 from hubscout.runs.files import append_line, read_lines
 
@@ -68,6 +68,7 @@ def trial_runner(
     others, validations come as notes.
     """
     with running_engine(engine, engine_options) as runner:
+        ImportForModels.begin(runner)
         sent, device = TaskReference.of(task, runner), str(options.get("device", "auto"))
 
         def run(trials: Mapping[str, Callable[..., Any]]) -> Iterator[JobResult]:

@@ -1,4 +1,4 @@
-"""torch without its compiler, as long as nobody compiles: for commands, which start anew each time.
+"""torch without its compiler, as long as nobody compiles: for commands and workers, which start anew each time.
 
 The import takes a fifth of the start of `hubscout rank`. torchvision asks the compiler for a function that it calls to
 pool regions; timm, and torch itself where operations are counted, have it leave functions alone.

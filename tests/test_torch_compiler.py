@@ -11,7 +11,7 @@ import pytest
 
 LATER = """
 import sys
-from hubscout.cli.torch_compiler import import_compiler_later
+from hubscout.torch_compiler import import_compiler_later
 import_compiler_later()
 import torch
 

@@ -1,0 +1,144 @@
+"""Workers that come from one process, which has imported what they need: that takes longer than running a small model.
+
+A fork of it is a worker at once. It has no threads, and none of the caller's, so that it may be forked; and it has not
+run the caller's script, which may not be written for that.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+Serve = Callable[[Connection], None]
+Prepare = Callable[[], object]
+
+_ASK_DRIVER = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+"""Has torch look for GPUs without starting their driver, which no fork could use afterwards."""
+
+
+class Nursery:
+    """So many workers, as soon as the imports are done; what is sent to them before waits.
+
+    Where the process cannot be forked after all, their connections end, as those of workers that died.
+
+    Args:
+        count: how many workers.
+        serve: what each of them does with its connection.
+        prepare: what the process does before they are forked. What fails there is left to those who need it.
+        env: variables of the environment.
+
+    """
+
+    def __init__(self, count: int, serve: Serve, prepare: Prepare, env: dict[str, str]) -> None:
+        from loky.backend.process import LokyProcess
+
+        pipes = [Pipe() for _ in range(count)]
+        self.workers = [(Fork(here), here) for here, _ in pipes]
+        self._alive, there = Pipe()
+        given = (there, [theirs for _, theirs in pipes], serve, prepare)
+        self._process = LokyProcess(target=_bring_up, args=given, env=env | _ASK_DRIVER)
+        self._process.start()
+        for end in (there, *(theirs for _, theirs in pipes)):
+            end.close()
+
+    @staticmethod
+    def suits(count: int) -> bool:
+        """Whether there is something to share, on a system on which processes with large libraries can be forked."""
+        return count > 1 and sys.platform == "linux"
+
+    def close(self) -> None:
+        """End the process, and the workers with it."""
+        self._process.terminate()
+        self._process.join()
+        self._alive.close()
+
+
+@dataclass
+class Fork:
+    """A worker, in the words of a process."""
+
+    connection: Connection
+    pid: int | None = None
+    """Known once it has said it."""
+
+    def terminate(self) -> None:
+        """End it. One that is not there yet finds its connection closed."""
+        with suppress(EOFError, OSError):
+            while self.pid is None and self.connection.poll():
+                what, value = self.connection.recv()
+                self.pid = value if what == "born" else None
+        if self.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGTERM)
+
+    def join(self) -> None:
+        """Wait for its end."""
+        if self.pid is not None:
+            with suppress(EOFError, OSError):
+                while True:
+                    self.connection.recv_bytes()
+
+
+def _bring_up(alive: Connection, connections: Sequence[Connection], serve: Serve, prepare: Prepare) -> None:
+    """In the process: prepare, fork the workers, and keep their names until nobody needs them any more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits, which ends this one
+    with suppress(Exception):
+        prepare()
+    if threading.active_count() > 1 or _holds_gpu():
+        return
+    gc.collect()
+    gc.freeze()  # or looking for garbage would write to all pages, which workers share as long as nobody does
+    children: list[int] = []
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    try:
+        for connection in connections:
+            if (child := os.fork()) == 0:
+                _be_worker(connection, [alive, *(other for other in connections if other is not connection)], serve)
+            children.append(child)
+        for connection in connections:
+            connection.close()
+        with suppress(EOFError, OSError):
+            alive.recv()
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGTERM)  # nobody waited for it before, so its number is still its own
+        for child in children:
+            os.waitpid(child, 0)
+
+
+def _be_worker(connection: Connection, others: Sequence[Connection], serve: Serve) -> None:
+    try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for other in others:
+            other.close()  # or nobody would notice the end of that worker
+        for name in _ASK_DRIVER:
+            os.environ.pop(name, None)
+        if (numpy := sys.modules.get("numpy")) is not None:
+            numpy.random.seed()
+        with suppress(EOFError, OSError):
+            connection.send(("born", os.getpid()))
+            serve(connection)
+    finally:
+        os._exit(0)
+
+
+def _holds_gpu() -> bool:
+    """Whether something that was imported has opened a GPU."""
+    with suppress(OSError):
+        return any(_target(entry).startswith("/dev/nvidia") for entry in Path("/proc/self/fd").iterdir())
+    return False
+
+
+def _target(link: Path) -> str:
+    with suppress(OSError):
+        return os.readlink(link)
+    return ""

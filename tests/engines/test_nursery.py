@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from hubscout.engines import Job, LocalEngine
+from hubscout.engines.nursery import Nursery
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux alone")
+
+WORK = """
+import os, threading, time
+from pathlib import Path
+
+import numpy as np
+
+def prepare(path):
+    with open(path, "a") as file:
+        file.write(f"{os.getpid()}\\n")
+
+class Prepare:
+    def __init__(self, path):
+        self.path = path
+    def __call__(self):
+        prepare(self.path)
+
+class WithThread(Prepare):
+    def __call__(self):
+        super().__call__()
+        threading.Thread(target=time.sleep, args=(30,), daemon=True).start()
+
+class Fails(Prepare):
+    def __call__(self):
+        raise RuntimeError("no such library")
+
+class Leaves(Prepare):
+    def __call__(self):
+        os._exit(1)
+
+class OpensGpu(Prepare):
+    def __call__(self):
+        import hubscout.engines.nursery as module
+        module._target = lambda link: "/dev/nvidia0"
+
+def who(folder, name, count):
+    Path(folder, name).touch()
+    for _ in range(400):
+        if len(list(Path(folder).iterdir())) >= count:
+            asks = os.environ.get("PYTORCH_NVML_BASED_CUDA_CHECK")
+            return os.getpid(), os.getppid(), float(np.random.rand()), os.environ["OMP_NUM_THREADS"], asks
+        time.sleep(0.05)
+    raise RuntimeError("the others never came")
+
+def hang():
+    time.sleep(1000)
+"""
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Functions of a module that other processes can import too."""
+    (tmp_path / "work_of_a_nursery.py").write_text(WORK)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "work_of_a_nursery", raising=False)
+    return importlib.import_module("work_of_a_nursery")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "met").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def engine(work: ModuleType, place: Path) -> Iterator[LocalEngine]:
+    with closing(LocalEngine(workers=2)) as engine:
+        engine.prepare(work.Prepare(place / "prepared"))
+        yield engine
+
+
+def meeting(work: ModuleType, place: Path) -> list[Job]:
+    """Two jobs that wait for each other."""
+    return [Job(n, partial(work.who, place / "met", n, 2)) for n in "ab"]
+
+
+def test_workers_are_forks_of_a_process_that_has_prepared_once(
+    work: ModuleType, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    engine = LocalEngine(workers=2)
+    for _ in range(2):
+        engine.prepare(work.Prepare(place / "prepared"))
+    workers, parents, drawn, threads, asks = zip(*(one.value for one in engine.run(meeting(work, place))), strict=True)
+    assert {str(parent) for parent in parents} == {(place / "prepared").read_text().strip()}  # one line
+    assert len({*workers, *parents, os.getpid()}) == 4
+    assert drawn[0] != drawn[1]
+    assert set(threads) == {"3"}
+    assert set(asks) == {None}
+    engine.close()
+    for process in (*workers, *parents):
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
+
+
+@pytest.mark.parametrize("prepare", ["WithThread", "OpensGpu", "Leaves"])
+def test_what_cannot_be_forked_is_not(work: ModuleType, place: Path, prepare: str) -> None:
+    """A fork has the locks of threads that it has not, and a GPU that it cannot use. That is no fault of a job."""
+    with closing(LocalEngine(workers=2, attempts=1)) as engine:
+        engine.prepare(getattr(work, prepare)(place / "prepared"))
+        results = list(engine.run(meeting(work, place)))
+    assert [one.reason for one in results] == ["", ""]
+    assert {one.value[1] for one in results} == {os.getpid()}
+    assert [one.attempts for one in results] == [1, 1]
+
+
+def test_what_fails_before_is_left_to_the_jobs(work: ModuleType, place: Path) -> None:
+    with closing(LocalEngine(workers=2)) as engine:
+        engine.prepare(work.Fails(place / "prepared"))
+        results = list(engine.run(meeting(work, place)))
+    assert not any(one.failed for one in results)
+    assert {one.value[1] for one in results} != {os.getpid()}
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_with_nobody_to_share_it_nothing_is_prepared(work: ModuleType, place: Path, workers: int) -> None:
+    with closing(LocalEngine(workers=workers)) as engine:
+        engine.prepare(work.Prepare(place / "prepared"))
+        (place / "met" / "b").touch()
+        (result,) = engine.run([Job("a", partial(work.who, place / "met", "a", 2))])
+    assert not (place / "prepared").exists()
+    assert result.value[1] == (os.getpid() if workers else os.getppid())
+
+
+def test_workers_that_are_there_stay_as_they_are(work: ModuleType, place: Path) -> None:
+    with closing(LocalEngine(workers=2)) as engine:
+        first = {one.value[0] for one in engine.run(meeting(work, place))}
+        engine.prepare(work.Prepare(place / "prepared"))
+        assert {one.value[0] for one in engine.run(meeting(work, place))} <= first
+    assert not (place / "prepared").exists()
+
+
+def test_one_that_dies_is_replaced(engine: LocalEngine, work: ModuleType, place: Path) -> None:
+    first = [one.value for one in engine.run(meeting(work, place))]
+    for worker, *_ in first:
+        os.kill(worker, signal.SIGKILL)
+    again = list(engine.run(meeting(work, place)))
+    assert not any(one.failed for one in again)
+    assert not {one.value[0] for one in again} & {worker for worker, *_ in first}
+
+
+def test_one_that_was_never_heard_is_ended_with_its_job(engine: LocalEngine, work: ModuleType, place: Path) -> None:
+    results = engine.run([*meeting(work, place), Job("c", work.hang)])
+    first = next(iter(results))
+    results.close()  # type: ignore[attr-defined]  # the other has the job that hangs, or its meeting
+    began = time.monotonic()
+    engine.close()
+    assert time.monotonic() - began < 10
+    with pytest.raises(ProcessLookupError):
+        os.kill(first.value[0], 0)
+
+
+SCRIPT = """
+import gc, os, signal, sys, time
+from functools import partial
+from hubscout.engines import Job, LocalEngine
+
+def slow():
+    print(os.getpid(), os.getppid(), flush=True)
+    time.sleep(1000)
+
+if __name__ == "__main__":
+    engine = LocalEngine(workers=2)
+    engine.prepare(gc.collect)
+    for _ in engine.run([Job(name, slow) for name in "ab"]):
+        pass
+"""
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
+def test_they_end_with_the_process_that_waits(tmp_path: Path, end: signal.Signals) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    given = [sys.executable, str(tmp_path / "script.py")]
+    process = subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout is not None
+    here = [int(one) for _ in range(2) for one in process.stdout.readline().split()]
+    if end == signal.SIGINT:
+        os.killpg(process.pid, end)  # as a terminal does: all processes hear it
+    else:
+        process.kill()
+    _, said = process.communicate(timeout=120)
+    assert said.count("Traceback") == (end == signal.SIGINT), said
+    for worker in here:
+        for _ in range(200):
+            if not Path(f"/proc/{worker}").exists():
+                break
+            time.sleep(0.05)
+        assert not Path(f"/proc/{worker}").exists()
+
+
+def test_closing_does_not_wait_for_imports() -> None:
+    nursery = Nursery(2, print, partial(time.sleep, 100), {})
+    began = time.monotonic()
+    nursery.close()
+    assert time.monotonic() - began < 20
+    assert threading.active_count() < 10
