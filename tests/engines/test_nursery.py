@@ -52,7 +52,7 @@ class Leaves(Prepare):
 class OpensGpu(Prepare):
     def __call__(self):
         import hubscout.engines.nursery as module
-        module._target = lambda link: "/dev/nvidia0"
+        module._target = lambda link: "/dev/nvidia-uvm"
 
 def who(folder, name, count):
     Path(folder, name).touch()

@@ -58,3 +58,19 @@ def test_looking_does_not_load_torch() -> None:
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+def test_without_torch_the_driver_names_the_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where models run in workers."""
+    for place, name in (("0000:4e:00.0", "NVIDIA H200"), ("0000:19:00.0", "NVIDIA RTX A6000")):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "information").write_text(f"Model: \t\t {name}\nIRQ:   \t\t 45\nVideo BIOS: \t ??\n")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert run_folder._gpus_by_driver(tmp_path) == ["NVIDIA RTX A6000", "NVIDIA H200"]
+    assert run_folder._gpus_by_driver(tmp_path / "none") == []
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.setattr(run_folder, "_gpus_by_driver", lambda: ["NVIDIA H200"])
+    assert describe_environment()["accelerators"] == ["NVIDIA H200"]
+    monkeypatch.undo()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert run_folder._gpus_by_driver(tmp_path) == []

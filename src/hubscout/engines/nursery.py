@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ Prepare = Callable[[], object]
 
 _ASK_DRIVER = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 """Has torch look for GPUs without starting their driver, which no fork could use afterwards."""
+_OF_DRIVERS = {"/dev/nvidia-uvm", "/dev/kfd"}
+"""Open where the driver of NVIDIA's or AMD's GPUs runs."""
 
 
 class Nursery:
@@ -101,7 +104,7 @@ def _bring_up(alive: Connection, connections: Sequence[Connection], serve: Serve
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     try:
         for connection in connections:
-            if (child := os.fork()) == 0:
+            if (child := _fork()) == 0:
                 _be_worker(connection, [alive, *(other for other in connections if other is not connection)], serve)
             children.append(child)
         for connection in connections:
@@ -113,6 +116,12 @@ def _bring_up(alive: Connection, connections: Sequence[Connection], serve: Serve
             os.kill(child, signal.SIGTERM)  # nobody waited for it before, so its number is still its own
         for child in children:
             os.waitpid(child, 0)
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads that are a library's, such as OpenBLAS's
+        return os.fork()
 
 
 def _be_worker(connection: Connection, others: Sequence[Connection], serve: Serve) -> None:
@@ -132,9 +141,9 @@ def _be_worker(connection: Connection, others: Sequence[Connection], serve: Serv
 
 
 def _holds_gpu() -> bool:
-    """Whether something that was imported has opened a GPU."""
+    """Whether something that was imported has started the driver of a GPU."""
     with suppress(OSError):
-        return any(_target(entry).startswith("/dev/nvidia") for entry in Path("/proc/self/fd").iterdir())
+        return any(_target(entry) in _OF_DRIVERS for entry in Path("/proc/self/fd").iterdir())
     return False
 
 

@@ -177,7 +177,7 @@ def usable_cores() -> int:
 
 
 def describe_environment(*, device: str | None = None) -> dict[str, Any]:
-    """Versions, hardware, command line and time. Looks at accelerators only if torch is loaded already."""
+    """Versions, hardware, command line and time. Asks torch for GPUs only if it is loaded already, else their driver."""
     record: dict[str, Any] = {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv[:],
@@ -192,6 +192,19 @@ def describe_environment(*, device: str | None = None) -> dict[str, Any]:
     torch = sys.modules.get("torch")
     if torch is not None:
         record["threads"] = torch.get_num_threads()
-        if torch.cuda.is_available():
-            record["accelerators"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+        gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    else:
+        gpus = _gpus_by_driver()
+    if gpus:
+        record["accelerators"] = gpus
     return record
+
+
+def _gpus_by_driver(folder: Path = Path("/proc/driver/nvidia/gpus")) -> list[str]:
+    """The names of NVIDIA's GPUs on Linux; none where the user lets processes see some of them alone."""
+    if "CUDA_VISIBLE_DEVICES" in os.environ:
+        return []
+    with suppress(OSError):
+        told = [(gpu / "information").read_text(encoding="utf-8") for gpu in sorted(folder.iterdir())]
+        return re.findall(r"(?m)^Model:\s*(.+?)\s*$", "\n".join(told))
+    return []
