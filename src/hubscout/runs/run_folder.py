@@ -177,7 +177,7 @@ def usable_cores() -> int:
 
 
 def describe_environment(*, device: str | None = None) -> dict[str, Any]:
-    """Versions, hardware, command line and time. Asks torch for GPUs only if it is loaded already, else their driver."""
+    """Versions, hardware, command line and time. torch is asked for GPUs if it is loaded already, else their driver."""
     record: dict[str, Any] = {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv[:],
