@@ -131,7 +131,7 @@ def test_threads_that_ask_at_the_same_time_find_one_compiler() -> None:
     code = """
 import threading
 sys.setswitchinterval(1e-5)
-found, ready = [], threading.Barrier(3)
+found, ready, utilities = [], threading.Barrier(3), sys.modules["torch._dynamo.utils"]
 
 def ask(kind):
     ready.wait()
@@ -140,7 +140,7 @@ def ask(kind):
     elif kind == 1:
         module = torch._dynamo.exc
     else:
-        from torch._dynamo.utils import counters
+        utilities.counters
         module = torch._dynamo.exc
     found.append(module)
 

@@ -59,6 +59,8 @@ class _StandIns(MetaPathFinder):
 
     def _real(self, name: str) -> Any:
         self._leave()
+        # First: it imports its parts, and a thread that began with one of them would each wait for the other.
+        importlib.import_module(_COMPILER)
         return importlib.import_module(name)
 
     def _ask(self, module: str, name: str) -> Any:

@@ -43,6 +43,13 @@ def leave_once(path):
 def hang():
     time.sleep(1000)
 
+def load_data():
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+
+    samples = TensorDataset(torch.arange(40.0).reshape(20, 2))
+    return sum(float(batch.sum()) for batch, in DataLoader(samples, batch_size=5, num_workers=2))
+
 def loud(times):
     for turn in range(times):
         report(turn)
@@ -136,6 +143,14 @@ def test_a_job_of_a_worker_that_hangs_is_ended_and_one_that_is_slow_is_not(
     assert not results["slow"].failed
     assert results["slow"].seconds > 3
     assert heard == list(range(15))
+
+
+def test_jobs_may_start_processes_of_their_own(engine: LocalEngine, work: ModuleType) -> None:
+    """As torch's loaders do, which know nothing of how workers are started."""
+    pytest.importorskip("torch")
+    results = list(engine.run([Job("a", work.load_data), Job("b", work.load_data)]))
+    assert [one.reason for one in results] == ["", ""]
+    assert [one.value for one in results] == [780.0, 780.0]
 
 
 def test_leaving_early_ends_what_runs_and_closing_ends_the_rest(engine: LocalEngine, work: ModuleType) -> None:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -41,6 +42,30 @@ class WithThread(Prepare):
         super().__call__()
         threading.Thread(target=time.sleep, args=(30,), daemon=True).start()
 
+class WithThreadThatGoesOn(Prepare):
+    def __call__(self):
+        threading.Thread(target=time.sleep, args=(60,)).start()
+
+class NoMoreForks(Prepare):
+    def __call__(self):
+        super().__call__()
+        import hubscout.engines.nursery as module
+        fork, done = module._fork, []
+        def once():
+            if done:
+                raise BlockingIOError("no more processes")
+            done.append(fork())
+            return done[0]
+        module._fork = once
+
+class Takes(Prepare):
+    def __call__(self):
+        time.sleep(7)
+
+class Says(Prepare):
+    def __call__(self):
+        print("a library says hello")
+
 class Fails(Prepare):
     def __call__(self):
         raise RuntimeError("no such library")
@@ -65,6 +90,15 @@ def who(folder, name, count):
 
 def hang():
     time.sleep(1000)
+
+def leave_a_child(path):
+    child = os.fork()
+    if child:
+        Path(path).write_text(str(child))
+    hang()
+
+def leave():
+    raise SystemExit("the model says no")
 """
 
 
@@ -114,15 +148,61 @@ def test_workers_are_forks_of_a_process_that_has_prepared_once(
             os.kill(process, 0)
 
 
-@pytest.mark.parametrize("prepare", ["WithThread", "OpensGpu", "Leaves"])
+@pytest.mark.parametrize("prepare", ["WithThread", "WithThreadThatGoesOn", "OpensGpu", "Leaves"])
 def test_what_cannot_be_forked_is_not(work: ModuleType, place: Path, prepare: str) -> None:
     """A fork has the locks of threads that it has not, and a GPU that it cannot use. That is no fault of a job."""
+    began = time.monotonic()
     with closing(LocalEngine(workers=2, attempts=1)) as engine:
         engine.prepare(getattr(work, prepare)(place / "prepared"))
         results = list(engine.run(meeting(work, place)))
+    assert time.monotonic() - began < 30
     assert [one.reason for one in results] == ["", ""]
     assert {one.value[1] for one in results} == {os.getpid()}
     assert [one.attempts for one in results] == [1, 1]
+
+
+def test_those_that_could_be_forked_are_kept(work: ModuleType, place: Path) -> None:
+    with closing(LocalEngine(workers=2, attempts=1)) as engine:
+        engine.prepare(work.NoMoreForks(place / "prepared"))
+        results = list(engine.run(meeting(work, place)))
+    assert [one.reason for one in results] == ["", ""]
+    assert {str(one.value[1]) for one in results} == {(place / "prepared").read_text().strip(), str(os.getpid())}
+
+
+def test_a_limit_that_passes_before_they_are_there_is_not_the_jobs(work: ModuleType, place: Path) -> None:
+    with closing(LocalEngine(workers=2, attempts=1)) as engine:
+        engine.prepare(work.Takes(place / "prepared"))
+        jobs = [replace(job, seconds_limit=4.5) for job in meeting(work, place)]
+        assert [one.reason for one in engine.run(jobs)] == ["", ""]
+
+
+def test_a_job_that_hangs_is_ended_though_its_child_goes_on(engine: LocalEngine, work: ModuleType, place: Path) -> None:
+    began = time.monotonic()
+    job = Job("a", partial(work.leave_a_child, place / "child"), seconds_limit=2)
+    (result,) = engine.run([job])
+    engine.close()
+    try:
+        assert "no sign of life" in result.reason
+        assert time.monotonic() - began < 20
+    finally:
+        os.kill(int((place / "child").read_text()), signal.SIGKILL)
+
+
+def test_what_they_say_is_said_once(work: ModuleType, place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with closing(LocalEngine(workers=2, attempts=1)) as engine:
+        engine.prepare(work.Says(place / "prepared"))
+        (result, *_) = engine.run([*meeting(work, place), Job("c", work.leave)])
+        assert not result.failed
+    said = capfd.readouterr()
+    assert said.out.count("a library says hello") == 1
+    assert "the model says no" in said.err
+
+
+def test_a_setting_of_the_user_stays(work: ModuleType, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTORCH_NVML_BASED_CUDA_CHECK", "0")
+    with closing(LocalEngine(workers=2)) as engine:
+        engine.prepare(work.Prepare(place / "prepared"))
+        assert {one.value[4] for one in engine.run(meeting(work, place))} == {"0"}
 
 
 def test_what_fails_before_is_left_to_the_jobs(work: ModuleType, place: Path) -> None:

@@ -167,3 +167,12 @@ def test_an_image_comes_in_the_layout_of_the_weights(channels_last: bool) -> Non
     measure_latency(opened, np.zeros((8, 8, 3), dtype=np.uint8))
     assert seen
     assert set(seen) == {not channels_last}
+
+
+def test_machines_are_alike_where_nobody_knows_the_threads() -> None:
+    """Who waits for workers does not."""
+    here = {"processor": "one", "cores": 2, "threads": 2}
+    assert module.same_machine(here, {**here, "threads": None})
+    assert module.same_machine({"processor": "one", "cores": 2}, here)
+    assert not module.same_machine(here, {**here, "threads": 1})
+    assert not module.same_machine(here, {**here, "accelerators": ["NVIDIA H200"], "threads": None})

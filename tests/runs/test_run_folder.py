@@ -60,6 +60,19 @@ def test_looking_does_not_load_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 
+def test_a_gpu_that_cannot_be_started_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch counts those that the system knows of, also where their driver is too old for it."""
+    import torch
+
+    def fail(device: int) -> str:
+        raise RuntimeError("The NVIDIA driver on your system is too old")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_name", fail)
+    assert "accelerators" not in describe_environment()
+
+
 def test_without_torch_the_driver_names_the_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where models run in workers."""
     for place, name in (("0000:4e:00.0", "NVIDIA H200"), ("0000:19:00.0", "NVIDIA RTX A6000")):

@@ -11,6 +11,8 @@ import os
 import signal
 import sys
 import threading
+import time
+import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -19,13 +21,14 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+_SECONDS_BETWEEN_LOOKS = 0.005
 Serve = Callable[[Connection], None]
 Prepare = Callable[[], object]
 
 _ASK_DRIVER = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 """Has torch look for GPUs without starting their driver, which no fork could use afterwards."""
-_OF_DRIVERS = {"/dev/nvidia-uvm", "/dev/kfd"}
-"""Open where the driver of NVIDIA's or AMD's GPUs runs."""
+_OF_DRIVERS = {"/dev/nvidia-uvm", "/dev/kfd", "/dev/dxg"}
+"""Open where the driver of NVIDIA's or AMD's GPUs runs, or either under Windows."""
 
 
 class Nursery:
@@ -47,8 +50,9 @@ class Nursery:
         pipes = [Pipe() for _ in range(count)]
         self.workers = [(Fork(here), here) for here, _ in pipes]
         self._alive, there = Pipe()
-        given = (there, [theirs for _, theirs in pipes], serve, prepare)
-        self._process = LokyProcess(target=_bring_up, args=given, env=env | _ASK_DRIVER)
+        ours = {name: value for name, value in _ASK_DRIVER.items() if name not in os.environ}
+        given = (there, [theirs for _, theirs in pipes], serve, prepare, tuple(ours))
+        self._process = LokyProcess(target=_bring_up, args=given, env=env | ours)
         self._process.start()
         for end in (there, *(theirs for _, theirs in pipes)):
             end.close()
@@ -72,40 +76,69 @@ class Fork:
     connection: Connection
     pid: int | None = None
     """Known once it has said it."""
+    _since: str = ""
+
+    def born(self, pid: int) -> None:
+        """It has said its number."""
+        self.pid, self._since = pid, _state(pid)[1]
 
     def terminate(self) -> None:
         """End it. One that is not there yet finds its connection closed."""
         with suppress(EOFError, OSError):
             while self.pid is None and self.connection.poll():
                 what, value = self.connection.recv()
-                self.pid = value if what == "born" else None
-        if self.pid is not None:
+                if what == "born":
+                    self.born(value)
+        if self.pid is not None and self._runs():
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGTERM)
 
     def join(self) -> None:
-        """Wait for its end."""
-        if self.pid is not None:
-            with suppress(EOFError, OSError):
-                while True:
-                    self.connection.recv_bytes()
+        """Wait for its end; not for that of its connection, which a process that it has forked may hold."""
+        while self._runs():
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+
+    def _runs(self) -> bool:
+        if self.pid is None:
+            return False
+        state, since = _state(self.pid)
+        return state not in ("", "Z", "X") and since == self._since
 
 
-def _bring_up(alive: Connection, connections: Sequence[Connection], serve: Serve, prepare: Prepare) -> None:
+def _state(pid: int) -> tuple[str, str]:
+    """The state of a process, and since when it has been there: another one may have its number later."""
+    with suppress(OSError):
+        told = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return told[0], told[19]
+    return "", ""
+
+
+def _bring_up(
+    alive: Connection, connections: Sequence[Connection], serve: Serve, prepare: Prepare, ours: Sequence[str]
+) -> None:
     """In the process: prepare, fork the workers, and keep their names until nobody needs them any more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits, which ends this one
     with suppress(Exception):
         prepare()
     if threading.active_count() > 1 or _holds_gpu():
+        for connection in connections:  # at once: this process may have threads that go on
+            connection.close()
         return
     gc.collect()
     gc.freeze()  # or looking for garbage would write to all pages, which workers share as long as nobody does
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()  # or each would say it once more
     children: list[int] = []
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     try:
         for connection in connections:
-            if (child := _fork()) == 0:
-                _be_worker(connection, [alive, *(other for other in connections if other is not connection)], serve)
+            try:
+                child = _fork()
+            except OSError:  # no more than these; others take the place of the rest
+                break
+            if child == 0:
+                others = [alive, *(other for other in connections if other is not connection)]
+                _be_worker(connection, others, serve, ours)
             children.append(child)
         for connection in connections:
             connection.close()
@@ -124,19 +157,24 @@ def _fork() -> int:
         return os.fork()
 
 
-def _be_worker(connection: Connection, others: Sequence[Connection], serve: Serve) -> None:
+def _be_worker(connection: Connection, others: Sequence[Connection], serve: Serve, ours: Sequence[str]) -> None:
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         for other in others:
             other.close()  # or nobody would notice the end of that worker
-        for name in _ASK_DRIVER:
+        for name in ours:
             os.environ.pop(name, None)
         if (numpy := sys.modules.get("numpy")) is not None:
             numpy.random.seed()
         with suppress(EOFError, OSError):
             connection.send(("born", os.getpid()))
             serve(connection)
+    except BaseException:  # which ends a process, and is told
+        traceback.print_exc()
     finally:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
         os._exit(0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import multiprocessing
 import os
 import pickle
 import signal
@@ -32,6 +33,11 @@ class Worker:
     since: float = 0.0
     heard: float = 0.0
 
+    @property
+    def unborn(self) -> bool:
+        """Whether it is to be forked, and was not heard of yet."""
+        return isinstance(self.process, Fork) and self.process.pid is None
+
 
 class WorkerPool:
     """So many processes. One that dies costs its own job an attempt and nobody else anything."""
@@ -60,7 +66,8 @@ class WorkerPool:
                 ready = wait(list(busy), timeout=_SECONDS_BETWEEN_LOOKS) if busy and not results else []
                 for connection in ready:
                     results += self._listen(busy[connection], waiting, started, observer)  # type: ignore[index]
-                results += [self._end(worker) for worker in list(self._workers) if _is_overdue(worker)]
+                for worker in [worker for worker in self._workers if _is_overdue(worker)]:
+                    results += self._end(worker, waiting, started)
                 for result in results:
                     if then is not None:
                         waiting.add(then(result))
@@ -133,7 +140,7 @@ class WorkerPool:
                 worker.heard = time.monotonic()
                 what, value = worker.connection.recv()
                 if what == "born":
-                    worker.process.pid = value
+                    worker.process.born(value)
                 elif what == "result":
                     worker.job = None
                     return [pickle.loads(value)]
@@ -141,7 +148,7 @@ class WorkerPool:
                     observer(value)
         except (EOFError, OSError):
             self._dismiss(worker)
-            if isinstance(worker.process, Fork) and worker.process.pid is None:  # there never was one
+            if worker.unborn:
                 started[job.key] -= 1
             if started[job.key] < self._attempts:
                 waiting.appendleft(job)
@@ -149,11 +156,16 @@ class WorkerPool:
             return [JobResult(job.key, time.monotonic() - worker.since, error=died(started[job.key]))]
         return []
 
-    def _end(self, worker: Worker) -> JobResult:
-        """Stop a job that has been silent for too long."""
+    def _end(self, worker: Worker, waiting: JobQueue, started: Counter[str]) -> list[JobResult]:
+        """Stop a job that has been silent for too long; one that no worker has begun with is put back."""
         self._dismiss(worker)
-        assert worker.job is not None
-        return JobResult(worker.job.key, time.monotonic() - worker.since, error=hung(worker.job.seconds_limit or 0.0))
+        job = worker.job
+        assert job is not None
+        if worker.unborn:
+            started[job.key] -= 1
+            waiting.appendleft(job)
+            return []
+        return [JobResult(job.key, time.monotonic() - worker.since, error=hung(job.seconds_limit or 0.0))]
 
     def _dismiss(self, worker: Worker) -> None:
         self._workers.remove(worker)
@@ -170,6 +182,7 @@ def _is_overdue(worker: Worker) -> bool:
 def _serve(connection: Connection) -> None:
     """In a worker process: perform what comes until nobody is there any more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits, which ends this one
+    multiprocessing.set_start_method(None, force=True)  # loky's own is not for those that a job starts, as torch does
     lock = threading.Lock()
 
     def send(what: str, value: Any) -> None:

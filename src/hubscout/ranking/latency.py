@@ -90,8 +90,12 @@ def with_better_latency(row: Row, earlier: Row | None) -> Row:
 
 
 def same_machine(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
-    """Whether two runs, by what they noted of their environment, measured on machines that are alike."""
-    return all(first.get(name) == second.get(name) for name in _MACHINE)
+    """Whether two runs, by what they noted of their environment, measured on machines that are alike.
+
+    Who waits for workers does not know how many threads torch takes.
+    """
+    unknown = {"threads"} if None in (first.get("threads"), second.get("threads")) else set()
+    return all(first.get(name) == second.get(name) for name in _MACHINE if name not in unknown)
 
 
 def _wants_more(times: list[float], others: float = 0.0) -> bool:

@@ -192,7 +192,8 @@ def describe_environment(*, device: str | None = None) -> dict[str, Any]:
     torch = sys.modules.get("torch")
     if torch is not None:
         record["threads"] = torch.get_num_threads()
-        gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0  # it counts GPUs that cannot be started
+        gpus = [torch.cuda.get_device_name(i) for i in range(count)]
     else:
         gpus = _gpus_by_driver()
     if gpus:
