@@ -140,6 +140,17 @@ def word_encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of small images of two classes."""
+    image = pytest.importorskip("PIL.Image")
+    folder = tmp_path_factory.mktemp("pictures")
+    for place, pixels in enumerate(np.random.default_rng(0).integers(0, 256, (80, 8, 8, 3), dtype=np.uint8)):
+        (folder / f"class{place % 2}").mkdir(exist_ok=True)
+        image.fromarray(pixels).save(folder / f"class{place % 2}" / f"{place}.png")
+    return folder
+
+
+@pytest.fixture(scope="session")
 def odd_pictures() -> dict[str, tuple[bytes, Any]]:
     """Files of every sort that a decoder can get wrong, by name, each with the pixels that a person sees.
 

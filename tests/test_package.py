@@ -183,18 +183,10 @@ def test_no_exported_name_is_also_a_module():
         assert not modules & set(getattr(package, "__all__", ())), name
 
 
-def test_ranking_an_image_model_imports_nothing_that_it_does_not_use(tmp_path):
+def test_ranking_an_image_model_imports_nothing_that_it_does_not_use(pictures):
     """Not by time: which libraries are there after a vision model was ranked from files, and which are not."""
     code = f"""
 import sys
-from pathlib import Path
-import numpy as np
-from PIL import Image
-rng = np.random.default_rng(0)
-for index in range(24):
-    place = Path({str(tmp_path)!r}, f"class{{index % 2}}", f"{{index}}.png")
-    place.parent.mkdir(exist_ok=True)
-    Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(place)
 import hubscout
 from hubscout.runs.events import Started
 def hear(event):
@@ -202,7 +194,7 @@ def hear(event):
         before.extend({{name.partition(".")[0] for name in sys.modules}})
 before = []
 model = "timm/test_efficientnet?pretrained=false&input_size=32"
-ranking = hubscout.rank({str(tmp_path)!r}, [model], cache=False, measure_latency=False, observer=hear)
+ranking = hubscout.rank({str(pictures)!r}, [model], cache=False, measure_latency=False, observer=hear)
 assert len(ranking) == 1, ranking.failures
 print(*before)
 print(*{{name.partition(".")[0] for name in sys.modules}})

@@ -43,21 +43,13 @@ print(torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1)).item())
 
 
 @needs_timm
-def test_a_ranking_by_the_command_imports_no_compiler(tmp_path: Path) -> None:
+def test_a_ranking_by_the_command_imports_no_compiler(pictures: Path) -> None:
     code = f"""
 import atexit, sys
-from pathlib import Path
-import numpy as np
-from PIL import Image
-rng = np.random.default_rng(0)
-for index in range(24):
-    place = Path({str(tmp_path)!r}, f"class{{index % 2}}", f"{{index}}.png")
-    place.parent.mkdir(exist_ok=True)
-    Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(place)
 said = lambda: print(*(name for name in sys.modules if name.startswith(("torch._dynamo", "torchvision.ops.roi_align"))))
 atexit.register(said)
 model = "timm/test_efficientnet?pretrained=false&input_size=32"
-sys.argv = ["hubscout", "rank", {str(tmp_path)!r}, "-m", model, "--no-cache", "--quiet", "--device", "cpu"]
+sys.argv = ["hubscout", "rank", {str(pictures)!r}, "-m", model, "--no-cache", "--quiet", "--device", "cpu"]
 from hubscout.cli import main
 main()
 """

@@ -22,8 +22,10 @@ from typer.testing import CliRunner
 from hubscout.cli.app import app
 from hubscout.engines import LocalEngine
 from hubscout.ranking import Ranking, rank
+from hubscout.ranking.jobs import ImportForModels
 from hubscout.runs.events import Advanced, Event, Finished, Started
 from hubscout.tasks import Task
+from hubscout.tuning.trials import trial_runner
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +137,7 @@ sys.path.insert(0, {tests!r})
 from conftest import columns
 from hubscout.ranking import rank
 from hubscout.tasks import Task
+from hubscout.tuning.trials import trial_runner
 
 task = Task.from_arrays(*columns(3000), name="columns")
 rank(task, {models!r}, cache=False, out={out!r}, engine="local", engine_options={{"workers": 2}}, batch_size=128)
@@ -205,3 +208,31 @@ def test_the_command_ranks_in_workers(tmp_path: Path) -> None:
     processes = {path.suffix for path in tmp_path.glob("net.*")} - {".py"}
     assert f".{os.getpid()}" in processes
     assert len(processes) == 3
+
+
+TOGETHER = """
+import sys
+from hubscout.engines import nursery
+begin, begun = nursery.Nursery.__init__, []
+nursery.Nursery.__init__ = lambda self, *given: (begun.append(given[2]), begin(self, *given))[1]
+from hubscout.ranking import rank
+ranking = rank(sys.argv[1], sys.argv[2:], engine_options={"workers": 2}, cache=False, progress=False)
+assert len(ranking) == 2, ranking.failures
+print(*begun, "torch" in sys.modules)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux alone")
+def test_who_waits_for_workers_of_one_process_imports_no_torch(zoo: Path, tmp_path: Path) -> None:
+    inputs = np.random.default_rng(0).standard_normal((60, 20)).astype(np.float32)
+    np.savez(tmp_path / "data.npz", x=inputs, y=np.array(["a", "b"] * 30))
+    given = [sys.executable, "-c", TOGETHER, str(tmp_path / "data.npz"), name(zoo, "0-4"), name(zoo, "4-8")]
+    done = subprocess.run(given, capture_output=True, text=True, timeout=240)
+    assert done.stdout.strip() == "ImportForModels(hubs=('',)) False", done.stderr
+
+
+def test_workers_of_a_search_begin_with_what_they_have_in_common(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[object] = []
+    monkeypatch.setattr(LocalEngine, "prepare", lambda self, work: begun.append(work))
+    with trial_runner(task, "local", {"workers": 2}, None, {}):
+        assert begun == [ImportForModels(())]

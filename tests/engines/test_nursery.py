@@ -28,6 +28,7 @@ from pathlib import Path
 import numpy as np
 
 def prepare(path):
+    np.random.rand()
     with open(path, "a") as file:
         file.write(f"{os.getpid()}\\n")
 
@@ -188,7 +189,10 @@ def test_a_job_that_hangs_is_ended_though_its_child_goes_on(engine: LocalEngine,
         os.kill(int((place / "child").read_text()), signal.SIGKILL)
 
 
-def test_what_they_say_is_said_once(work: ModuleType, place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_they_say_is_said_once(
+    work: ModuleType, place: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     with closing(LocalEngine(workers=2, attempts=1)) as engine:
         engine.prepare(work.Says(place / "prepared"))
         (result, *_) = engine.run([*meeting(work, place), Job("c", work.leave)])
@@ -231,13 +235,15 @@ def test_workers_that_are_there_stay_as_they_are(work: ModuleType, place: Path) 
     assert not (place / "prepared").exists()
 
 
-def test_one_that_dies_is_replaced(engine: LocalEngine, work: ModuleType, place: Path) -> None:
-    first = [one.value for one in engine.run(meeting(work, place))]
-    for worker, *_ in first:
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_that_dies_is_replaced(engine: LocalEngine, work: ModuleType, place: Path, count: int) -> None:
+    """Also where the other one lives, which was forked from the same process."""
+    dead = [one.value[0] for one in engine.run(meeting(work, place))][:count]
+    for worker in dead:
         os.kill(worker, signal.SIGKILL)
-    again = list(engine.run(meeting(work, place)))
+    again = list(engine.run([replace(job, seconds_limit=20) for job in meeting(work, place)]))
     assert not any(one.failed for one in again)
-    assert not {one.value[0] for one in again} & {worker for worker, *_ in first}
+    assert not {one.value[0] for one in again} & set(dead)
 
 
 def test_one_that_was_never_heard_is_ended_with_its_job(engine: LocalEngine, work: ModuleType, place: Path) -> None:

@@ -126,8 +126,7 @@ def _bring_up(
         return
     gc.collect()
     gc.freeze()  # or looking for garbage would write to all pages, which workers share as long as nobody does
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()  # or each would say it once more
+    _flush()  # or each would say it once more
     children: list[int] = []
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     try:
@@ -164,18 +163,22 @@ def _be_worker(connection: Connection, others: Sequence[Connection], serve: Serv
             other.close()  # or nobody would notice the end of that worker
         for name in ours:
             os.environ.pop(name, None)
-        if (numpy := sys.modules.get("numpy")) is not None:
-            numpy.random.seed()
+        if (random := sys.modules.get("numpy.random")) is not None:
+            random.seed()  # or all would draw the same
         with suppress(EOFError, OSError):
             connection.send(("born", os.getpid()))
             serve(connection)
     except BaseException:  # which ends a process, and is told
         traceback.print_exc()
     finally:
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):
-                stream.flush()
+        _flush()
         os._exit(0)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
 
 
 def _holds_gpu() -> bool:
