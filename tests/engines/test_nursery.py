@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -293,6 +294,51 @@ def test_they_end_with_the_process_that_waits(tmp_path: Path, end: signal.Signal
                 break
             time.sleep(0.05)
         assert not Path(f"/proc/{worker}").exists()
+
+
+def test_workers_end_at_the_same_time(engine: LocalEngine, work: ModuleType, place: Path) -> None:
+    """One that holds a GPU takes a while, and the others do not wait for it."""
+    list(engine.run(meeting(work, place)))
+    assert engine._pool is not None
+    processes = [worker.process for worker in engine._pool._workers]
+    ended: list[str] = []
+    for process in processes:
+        name, terminate, join = str(process.pid), process.terminate, process.join
+        process.terminate = lambda name=name, do=terminate: (ended.append(f"end {name}"), do())
+        process.join = lambda name=name, do=join: (ended.append(f"wait for {name}"), do())
+    engine.close()
+    assert [one.split()[0] for one in ended[: len(processes)]] == len(processes) * ["end"]
+    assert sum(one.startswith("wait") for one in ended) == len(processes) > 1
+
+
+def test_an_interrupt_waits_until_it_is_known_what_has_started(
+    work: ModuleType, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or the end of the program would wait for a process that nobody ends; and it would print where it was."""
+    begin = Nursery.__init__
+    blocked: list[bool] = []
+
+    def interrupted(self: Nursery, *given: Any) -> None:
+        begin(self, *given)
+        mask = next(
+            line for line in Path(f"/proc/{self._process.pid}/status").read_text().splitlines() if "SigBlk" in line
+        )
+        blocked.append(bool(int(mask.split()[1], 16) & 1 << (signal.SIGINT - 1)))
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Nursery, "__init__", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    engine = LocalEngine(workers=2)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            engine.prepare(work.Prepare(place / "prepared"))
+        assert blocked == [True]
+        assert engine._pool is not None
+        assert engine._pool._nursery is not None
+        assert len(engine._pool._workers) == 2
+    finally:
+        signal.signal(signal.SIGINT, before)
+        engine.close()
 
 
 def test_closing_does_not_wait_for_imports() -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +14,6 @@ from hubscout.runs.files import (
     append_line,
     read_lines,
     temporary_file,
-    uninterrupted,
     why_not_written,
     write_atomically,
     write_lines,
@@ -128,24 +126,3 @@ def test_a_file_is_replaced_by_records(tmp_path):
     append_line(path, FIRST)
     write_lines(path, [SECOND, THIRD])
     assert read_lines(path) == [SECOND, THIRD]
-
-
-def test_ctrl_c_waits_for_what_is_being_saved() -> None:
-    steps = []
-
-    def save(presses: int) -> None:
-        with uninterrupted():
-            for _ in range(presses):
-                signal.raise_signal(signal.SIGINT)
-            steps.append(presses)
-
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        save(0)
-        for presses in (1, 2):  # the second one does not wait
-            with pytest.raises(KeyboardInterrupt):
-                save(presses)
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert steps == [0, 1]

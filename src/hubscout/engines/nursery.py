@@ -22,6 +22,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 _SECONDS_BETWEEN_LOOKS = 0.005
+_MOST_SECONDS = 10.0
+"""For the process to end its workers and itself; it has never taken one."""
 Serve = Callable[[Connection], None]
 Prepare = Callable[[], object]
 
@@ -65,8 +67,11 @@ class Nursery:
     def close(self) -> None:
         """End the process, and the workers with it."""
         self._process.terminate()
-        self._process.join()
-        self._alive.close()
+        self._process.join(_MOST_SECONDS)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        self._alive.close()  # without which workers end as well
 
 
 @dataclass
@@ -148,6 +153,8 @@ def _bring_up(
             os.kill(child, signal.SIGTERM)  # nobody waited for it before, so its number is still its own
         for child in children:
             os.waitpid(child, 0)
+        _flush()
+        os._exit(0)  # at once: the process that waits for this one has no use for libraries that are taken apart
 
 
 def _fork() -> int:

@@ -19,6 +19,7 @@ from typing import Any
 from hubscout.engines.engine import Follow, Observer
 from hubscout.engines.job import Job, JobQueue, JobResult, died, hung, listen, perform_sent
 from hubscout.engines.nursery import Fork, Nursery
+from hubscout.interrupts import starting_processes
 
 _SECONDS_BETWEEN_LOOKS = 0.25
 
@@ -53,8 +54,9 @@ class WorkerPool:
     def prepare(self, work: Callable[[], object]) -> None:
         """Start the workers as forks of one process that has done `work`, where there are none yet."""
         if not self._workers and self._nursery is None and not self._import_main and Nursery.suits(self._size):
-            self._nursery = Nursery(self._size, _serve, work, self._environment())
-            self._workers += [Worker(fork, connection) for fork, connection in self._nursery.workers]
+            with starting_processes():  # or nobody would know of a process that has just started, and wait for it at the end
+                self._nursery = Nursery(self._size, _serve, work, self._environment())
+                self._workers += [Worker(fork, connection) for fork, connection in self._nursery.workers]
 
     def run(self, waiting: JobQueue, observer: Observer | None, then: Follow | None) -> Iterator[JobResult]:
         """One result per job, in the order in which they finish."""
@@ -78,7 +80,9 @@ class WorkerPool:
                     self._dismiss(worker)
 
     def close(self) -> None:
-        """End the processes."""
+        """End the processes, all at once: one that holds a GPU takes a while."""
+        for worker in self._workers:
+            worker.process.terminate()
         for worker in list(self._workers):
             self._dismiss(worker)
         if self._nursery is not None:
@@ -123,10 +127,11 @@ class WorkerPool:
             process = LokyProcess(
                 target=_serve, args=(there,), env=self._environment(), init_main_module=self._import_main
             )
-            process.start()
-            there.close()
-            free = Worker(process, here)
-            self._workers.append(free)
+            with starting_processes():
+                process.start()
+                there.close()
+                free = Worker(process, here)
+                self._workers.append(free)
         return free
 
     def _listen(

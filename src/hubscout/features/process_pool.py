@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import signal
 import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import cache
 from typing import Any
+
+from hubscout.interrupts import starting_processes
 
 _IDLE_SECONDS = 60
 _latest: Any = None
@@ -22,7 +22,7 @@ def process_pool(count: int) -> Any:
 
     # The executor does not run the caller's script again in its processes, as those of multiprocessing would.
     _latest = get_reusable_executor(max_workers=count, timeout=_IDLE_SECONDS, initializer=_import_decoder)
-    with _uninterrupted():
+    with starting_processes():
         _latest.submit(int)  # which starts them all
     _end_at_exit()
     return _latest
@@ -42,22 +42,6 @@ def end_processes() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it cannot look for their children without pgrep
             _latest.shutdown(wait=True, kill_workers=True)
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Processes that start here leave Ctrl-C to this one, which ends them: each would print where it was."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    from multiprocessing import resource_tracker
-
-    resource_tracker.ensure_running()  # it starts with them, and would take the mask away
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _import_decoder() -> None:

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from hubscout.errors import OtherRunError, RunError
+from hubscout.interrupts import uninterrupted
 from hubscout.runs.events import Advanced, Event, Observer, Started
-from hubscout.runs.files import append_line, uninterrupted, why_not_written
+from hubscout.runs.files import append_line, why_not_written
 from hubscout.runs.profiler import step
 from hubscout.runs.ranking import Ranking
 from hubscout.runs.ranking_storage import load_ranking, save_ranking

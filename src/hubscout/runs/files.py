@@ -11,8 +11,6 @@ import json
 import math
 import os
 import re
-import signal
-import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -57,32 +55,6 @@ def temporary_file(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
-
-
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Keep the first Ctrl-C until the end of the block, so that what it saves is whole; a second one ends it at once.
-
-    A Ctrl-C in the middle of a library's first import would leave that library broken, and with it every later try
-    to save. Signals come to the main thread alone: elsewhere there is nothing to keep.
-    """
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield
-        return
-    held = []
-
-    def hold(number: int, frame: object) -> None:
-        held.append(number)
-        signal.signal(number, before)
-
-    signal.signal(signal.SIGINT, hold)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if held:
-        signal.raise_signal(signal.SIGINT)
 
 
 def why_not_written(error: BaseException) -> str:

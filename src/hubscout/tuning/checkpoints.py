@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from hubscout.errors import CheckpointError, OtherRunError, TuningError, first_line
-from hubscout.runs.files import temporary_file, uninterrupted, why_not_written
+from hubscout.interrupts import uninterrupted
+from hubscout.runs.files import temporary_file, why_not_written
 
 _FORMAT = 3
 _OTHERS = {
