@@ -3,8 +3,10 @@
 import gc
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +68,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
     """Say how a process of tests ended that was not asked to: -9 is a kill, -11 a fault of memory."""
-    if error:
-        print(f"\n[{node.gateway.id}] ended with status {node.gateway._io.popen.wait(10)}")
+    if error and error != "keyboard-interrupt":  # one that was interrupted has done its tests, and is still there
+        with suppress(subprocess.TimeoutExpired):
+            node.gateway._io.popen.wait(10)
+        print(f"\n[{node.gateway.id}] ended with status {node.gateway._io.popen.returncode}")
 
 
 @pytest.fixture(scope="session", autouse=True)

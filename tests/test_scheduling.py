@@ -23,17 +23,32 @@ def test_of_death():
 
 def test_after(): pass
 """
+INTERRUPTED = """
+def test_one():
+    raise KeyboardInterrupt
+"""
 
 
 def test_a_process_that_dies_fails_one_test_and_the_others_are_run(tmp_path: Path) -> None:
+    said = suite(tmp_path, DEADLY)
+    assert "1 failed, 24 passed" in said, said
+    assert "ended with status -9" in said
+    assert "test_of_death" in said
+
+
+def test_one_that_is_interrupted_ends_the_suite(tmp_path: Path) -> None:
+    said = suite(tmp_path, INTERRUPTED)
+    assert "keyboard-interrupt" in said, said
+    assert "INTERNALERROR" not in said
+
+
+def suite(folder: Path, odd: str) -> str:
+    """What the suite says of eight files, one of which is odd."""
     pytest.importorskip("xdist")
-    shutil.copy(Path(__file__).parent / "conftest.py", tmp_path)
-    (tmp_path / "pytest.ini").touch()
+    shutil.copy(Path(__file__).parent / "conftest.py", folder)
+    (folder / "pytest.ini").touch()
     for name in "abcefgh":
-        (tmp_path / f"test_{name}.py").write_text(SOON)
-    (tmp_path / "test_d.py").write_text(DEADLY)
+        (folder / f"test_{name}.py").write_text(SOON)
+    (folder / "test_d.py").write_text(odd)
     command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadgroup", "-q", "-p", "no:cacheprovider"]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert "1 failed, 24 passed" in ran.stdout, ran.stdout
-    assert "ended with status -9" in ran.stdout
-    assert "test_of_death" in ran.stdout
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120).stdout
