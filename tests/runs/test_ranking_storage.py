@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -66,6 +68,23 @@ def test_parquet_has_the_table_and_its_version(full: Ranking, tmp_path: Path) ->
     assert table.column("identifier").to_pylist() == ["a", "b", "c"]
     assert table.column("score:knn").to_pylist() == [0.9, None, None]
     assert table.schema.metadata[b"hubscout-ranking"] == b"2"
+
+
+def test_the_table_is_written_without_pandas_and_texts_stay_texts(full: Ranking, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    rows = tuple(replace(row, card={"source": "2024-01-01", "share": 0.1 + 0.2}) for row in full.rows)
+    (tmp_path / "given").mkdir()
+    replace(full, rows=rows).save(tmp_path / "given")
+    code = (
+        "import sys; from hubscout import Ranking; Ranking.load('given').save('saved'); print('pandas' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=240)
+    assert done.stdout == "False\n", done.stderr
+    table = parquet.read_table(tmp_path / "saved" / "scores.parquet")
+    assert table == parquet.read_table(tmp_path / "given" / "scores.parquet")
+    assert table.column("card:source").to_pylist() == 3 * ["2024-01-01"]
+    assert table.column("card:share").to_pylist() == 3 * [0.1 + 0.2]
+    assert table.column("block_scores").to_pylist() == [list(row.block_scores) for row in rows]
 
 
 def test_json_holds_what_a_report_needs(full: Ranking, tmp_path: Path) -> None:

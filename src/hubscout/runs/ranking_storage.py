@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 from collections.abc import Mapping
@@ -119,23 +120,22 @@ def _plain(value: Any) -> Any:
 
 def _save_table(ranking: Ranking, path: Path) -> None:
     try:
-        import pyarrow
+        import pyarrow.json
         import pyarrow.parquet
     except ModuleNotFoundError:
         return  # the JSON file holds everything; the table is for tools that like tables
     rows = [flatten(replace(row, identifier=strip_credentials(row.identifier))) for row in ranking.rows]
     names = dict.fromkeys(name for row in rows for name in row)
-    table = pyarrow.table({name: _column(pyarrow, [row.get(name) for row in rows]) for name in names})
+    table = pyarrow.table({name: _column([row.get(name) for row in rows]) for name in names})
     table = table.replace_schema_metadata({"hubscout-ranking": str(VERSION), "task": ranking.task.fingerprint})
     write_atomically(path, lambda temporary: pyarrow.parquet.write_table(table, temporary))
 
 
 def import_for_table() -> None:
-    """Import what saving a ranking takes, ahead of that: Arrow, which has pandas imported by its first column."""
+    """Import what saving a ranking takes, ahead of that."""
     with suppress(ImportError):
-        import pyarrow.parquet
-
-        pyarrow.array([0.0])
+        import pyarrow.json
+        import pyarrow.parquet  # noqa: F401
 
 
 def flatten(row: Row) -> dict[str, Any]:
@@ -155,13 +155,32 @@ def flatten(row: Row) -> dict[str, Any]:
     return record
 
 
-def _column(pyarrow: Any, values: list[Any]) -> Any:
-    """The values as one column; as text where they are of several types or of none that Arrow has."""
+def _column(values: list[Any]) -> Any:
+    """The values as one column; as text where they are of several types or of none that Arrow has.
+
+    Arrow reads them from JSON: it imports pandas to be given a list.
+    """
+    from pyarrow import ArrowException
+
     try:
-        return pyarrow.array(values)
-    except (pyarrow.ArrowException, OverflowError, UnicodeError):
-        texts = [None if value is None else str(value).encode("utf-8", "replace").decode() for value in values]
-        return pyarrow.array(texts)
+        return _read_column(values)
+    except (ArrowException, TypeError, ValueError):
+        return _read_column(
+            [None if value is None else str(value).encode("utf-8", "replace").decode() for value in values]
+        )
+
+
+def _read_column(values: list[Any]) -> Any:
+    import pyarrow
+    from pyarrow.json import ParseOptions, ReadOptions, read_json
+
+    lines = [json.dumps({"value": value}, allow_nan=False, default=_plain) for value in values]
+    text = "\n".join(lines).encode()
+    # Of texts that look like times Arrow would make times.
+    kind = pyarrow.string() if any(isinstance(value, str) for value in values) else None
+    schema = None if kind is None else pyarrow.schema([("value", kind)])
+    whole = ReadOptions(use_threads=False, block_size=len(text) + 1)
+    return read_json(io.BytesIO(text), whole, ParseOptions(explicit_schema=schema)).column("value")
 
 
 def load_ranking(path: Path, *, allow_code: bool = False) -> Ranking:
