@@ -87,11 +87,21 @@ def torch_ahead(data: Any, then: Callable[[], object] | None = None) -> Iterator
 
 def _import_torch(then: Callable[[], object] | None) -> None:
     with suppress(Exception):
+        scores = threading.Thread(target=_import_for_scores, name="hubscout-import-scipy")
+        scores.start()
         _load_libraries_of_torch()
+        scores.join()
         with uncollected(imports_alone=True):
             importlib.import_module("torch")
         if then is not None:
             then()
+
+
+def _import_for_scores() -> None:
+    """What the first score needs of SciPy, while the system loads torch's libraries and Python has nothing to do."""
+    with suppress(Exception):  # what goes wrong is for the next import to say
+        for name in ("scipy.linalg", "scipy.special", "scipy.sparse"):
+            importlib.import_module(name)
 
 
 def _load_libraries_of_torch() -> None:

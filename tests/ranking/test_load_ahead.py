@@ -40,6 +40,7 @@ class Slow(Candidate):
 @pytest.fixture(autouse=True)
 def _memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "free_bytes", lambda: 64 << 30)
+    monkeypatch.setattr(module, "_AHEAD", 6)
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def names(zoo: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def test_the_next_six_are_opened_while_this_one_runs(names: list[str], zoo: str) -> None:
+def test_the_next_ones_are_opened_while_this_one_runs(names: list[str], zoo: str) -> None:
     names += [f"python:{zoo}:look?first={first}&last=9" for first in range(3)]
     last = f"python:{zoo}:look?first=3&last=8"
     candidates = [Slow(name) for name in (*names, last)]

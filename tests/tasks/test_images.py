@@ -201,3 +201,16 @@ def test_a_dark_image_among_others_stays_dark() -> None:
 def test_normalised_images_are_refused(wrong) -> None:
     with pytest.raises(TaskError, match="0 to 255"):
         Task.from_arrays(wrong, LABELS, modality="image")
+
+
+def test_paths_are_sent_as_texts(tmp_path: Path) -> None:
+    Image.new("RGB", (4, 4), "red").save(tmp_path / "a.png")
+    images = Images([tmp_path / "a.png", (tmp_path / "a.png").read_bytes()], origin="here")
+    sent = pickle.loads(pickle.dumps(images))
+    assert sent.encoded[0] == str(tmp_path / "a.png")
+    assert isinstance(images.encoded[0], Path)
+    assert [np.asarray(sent[row]).tolist() for row in range(2)] == [
+        np.asarray(images[row]).tolist() for row in range(2)
+    ]
+    assert sent.origin == "here"
+    assert pickle.loads(pickle.dumps(Images(np.zeros((2, 4, 4, 3), dtype=np.uint8))))[1].size == (4, 4)

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 _LEAST_BYTES = 1 << 29
 _COPIES = 3
 """While a model is opened there are its file, its weights and the network."""
-_SHARE, _LEAST_PLACED = 32, 1 << 26
-"""A network goes to a GPU ahead that has so many times its bytes free: six of them are a fifth of it at most."""
-_AHEAD = 6
-"""One is not enough before a large model: opening it takes as long as running several small ones before it."""
+_SHARE, _LEAST_PLACED = 64, 1 << 26
+"""A network goes to a GPU ahead that has so many times its bytes free: twelve of them are a fifth of it at most."""
+_AHEAD = 12
+"""Fewer are not enough before large models: opening one takes as long as running several small ones before it."""
 
 
 class LoadAhead:
-    """Opens the next six models in the order in which they will run, one after the other, in a thread.
+    """Opens the next twelve models in the order in which they will run, one after the other, in a thread.
 
     On a GPU most of a small model's time is reading its weights. A model that cannot be opened fails when its turn
     comes. Where memory may not hold the next model beside this one, it is opened when its turn comes too. Leaving the

@@ -177,7 +177,7 @@ def usable_cores() -> int:
 
 
 def describe_environment(*, device: str | None = None) -> dict[str, Any]:
-    """Versions, hardware, command line and time. torch is asked for GPUs if it is loaded already, else their driver."""
+    """Versions, hardware, command line and time. torch is asked how many GPUs there are if it is loaded already."""
     record: dict[str, Any] = {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv[:],
@@ -189,13 +189,12 @@ def describe_environment(*, device: str | None = None) -> dict[str, Any]:
     }
     if device is not None:
         record["device"] = device
-    torch = sys.modules.get("torch")
-    if torch is not None:
+    gpus = _gpus_by_driver()
+    if (torch := sys.modules.get("torch")) is not None:
         record["threads"] = torch.get_num_threads()
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0  # it counts GPUs that cannot be started
-        gpus = [torch.cuda.get_device_name(i) for i in range(count)]
-    else:
-        gpus = _gpus_by_driver()
+        if count != len(gpus) or len(set(gpus)) > 1:  # torch has an order of its own, and waits for one that starts
+            gpus = [torch.cuda.get_device_name(i) for i in range(count)]
     if gpus:
         record["accelerators"] = gpus
     return record

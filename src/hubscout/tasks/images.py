@@ -12,6 +12,7 @@ import functools
 import hashlib
 import importlib
 import io
+import os
 import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -135,6 +136,12 @@ class Images(LazyRows):
 
     def __init__(self, encoded: Sequence[Any], *, root: Path | None = None, origin: str = "") -> None:
         self.encoded, self.root, self.origin = encoded, root, origin
+
+    def __getstate__(self) -> dict[str, Any]:
+        """With paths as texts: pickling takes a path apart, in Python."""
+        listed = self.encoded if isinstance(self.encoded, list) else []
+        texts = [os.fspath(one) if isinstance(one, Path) else one for one in listed]
+        return {**vars(self), "encoded": texts or self.encoded}
 
     def __len__(self) -> int:
         return len(self.encoded)
