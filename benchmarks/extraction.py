@@ -309,7 +309,10 @@ def encoder_folder(destination: Path) -> str:
 
 def measure_hubscout(texts: list[str], labels: list[int], encoder: str, accelerate: str) -> dict[str, Any]:
     # What transformer-ranker imports at its top, with all that a BERT needs, is imported here too: neither is timed
-    # for it.
+    # for it. The compiler of torch and the like are left out, as in the command.
+    from hubscout.light_imports import import_lightly
+
+    import_lightly()
     import torch  # noqa: F401
 
     from hubscout.hubs import prepare_torchvision

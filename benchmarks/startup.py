@@ -46,8 +46,8 @@ clock = lambda: [time.perf_counter() - began, time.process_time()]
 began = time.perf_counter()
 from hubscout.cli.app import app
 from hubscout.cli import rank as command
-from hubscout.torch_compiler import import_compiler_later
-import_compiler_later()  # as the command does
+from hubscout.light_imports import import_lightly
+import_lightly()  # as the command does
 from hubscout.ranking import rank
 times = {"command imported": clock()}
 from hubscout.runs.events import Advanced, Started

@@ -1,6 +1,6 @@
 """`python -m hubscout` is the command `hubscout`."""
 
-from hubscout.cli import main
+from hubscout.cli import program
 
 if __name__ == "__main__":
-    main()
+    program()

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,29 +84,6 @@ def test_help_is_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.splitlines()[-1] == "[]"
-
-
-def test_nobody_looks_for_garbage_when_the_process_ends() -> None:
-    """Among the objects of torch that takes a second. Files in temporary folders go all the same."""
-    code = """
-import gc, sys, tempfile
-from hubscout.cli import main
-gc.disable()  # until the end
-class Garbage:
-    def __init__(self):
-        self.itself = self
-    def __del__(self):
-        print("collected")
-Garbage()
-kept = tempfile.TemporaryDirectory()
-print(kept.name)
-sys.argv = ["hubscout", "--version"]
-main()
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    folder, *said = done.stdout.splitlines()
-    assert said == [f"hubscout {__version__}"]
-    assert not Path(folder).exists()
 
 
 def test_an_option_of_another_command_is_told_so(hubscout: Run) -> None:

@@ -7,10 +7,15 @@ Results go to standard output, all else to standard error: see `output`.
 from __future__ import annotations
 
 
+def program() -> None:
+    """The entry point of `hubscout` and `python -m hubscout`: the command line, which ends the process."""
+    from hubscout.cli.quick_exit import QuickExit
+
+    QuickExit().run(main)
+
+
 def main() -> None:
-    """Run the command line; the entry point of `hubscout` and `python -m hubscout`."""
-    import atexit
-    import gc
+    """Run the command line, which ends by `sys.exit`."""
     import os
     import time
 
@@ -22,15 +27,13 @@ def main() -> None:
         os.environ["GOMP_SPINCOUNT"] = "3000"
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "14")
 
-    # Last of all, when the process ends: no search for garbage among the objects of torch, which takes a second.
-    atexit.register(gc.freeze)
     began = time.perf_counter()  # a budget of the user's counts what is imported and opened from here on
 
     from hubscout.cli.app import app
-    from hubscout.torch_compiler import import_compiler_later
+    from hubscout.light_imports import import_lightly
 
-    import_compiler_later()
+    import_lightly()
     app(obj={"began": began})
 
 
-__all__ = ["main"]
+__all__ = ["main", "program"]

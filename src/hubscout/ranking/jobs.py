@@ -93,9 +93,9 @@ class ImportForModels:
             engine.prepare(cls(tuple(sorted({library_hub(name) for name in identifiers}))))
 
     def __call__(self) -> None:
-        from hubscout.torch_compiler import import_compiler_later
+        from hubscout.light_imports import import_lightly
 
-        import_compiler_later()
+        import_lightly()
         with uncollected():
             for name in _IMPORTED:
                 with suppress(ImportError):  # who needs it says so

@@ -11,12 +11,12 @@ import pytest
 
 LATER = """
 import sys
-from hubscout.torch_compiler import import_compiler_later
-import_compiler_later()
+from hubscout.light_imports import import_lightly
+import_lightly()
 import torch
 
 def there():
-    return sys.modules["torch._dynamo"].__spec__ is not None
+    return "torch._dynamo.eval_frame" in sys.modules
 """
 needs_timm = pytest.mark.skipif(importlib.util.find_spec("timm") is None, reason="needs hubscout[vision]")
 
@@ -99,7 +99,7 @@ import torch._dynamo.eval_frame, importlib.util
 assert found is sys.modules["torch._dynamo.config"] is torch._dynamo.eval_frame.config is torch._dynamo.config
 assert sys.modules["torch._dynamo"] is torch._dynamo
 assert importlib.util.find_spec("torch._dynamo.config").origin.endswith("config.py")
-assert not [finder for finder in sys.meta_path if "StandIns" in type(finder).__name__]
+assert not [finder for finder in sys.meta_path if "torch._dynamo" in getattr(finder, "_known", ())]
 print(torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1)).item())
 """
     assert python(f"{code}\n{check}") == "2.0"
@@ -122,8 +122,9 @@ except AttributeError as error:
 def test_threads_that_ask_at_the_same_time_find_one_compiler() -> None:
     code = """
 import threading
+import torch._dynamo.utils as utilities
 sys.setswitchinterval(1e-5)
-found, ready, utilities = [], threading.Barrier(3), sys.modules["torch._dynamo.utils"]
+found, ready = [], threading.Barrier(3)
 
 def ask(kind):
     ready.wait()
@@ -147,8 +148,104 @@ print(len(found), len(set(map(id, found))))
 def test_a_compiler_that_is_there_is_left_alone() -> None:
     assert (
         python(
-            "torch._dynamo.config; before = sys.modules['torch._dynamo']\nimport_compiler_later()\n"
+            "torch._dynamo.config; before = sys.modules['torch._dynamo']\nimport_lightly()\n"
             "print(sys.modules['torch._dynamo'] is before, there())"
         )
         == "True True"
     )
+
+
+WITHOUT_ALGEBRA = """
+from hubscout.hubs import load
+for name in sys.argv[1:]:
+    print(load(name, pretrained=False).card.flops, "sympy.core" in sys.modules)
+"""
+
+
+@needs_timm
+def test_operations_are_counted_without_symbolic_algebra() -> None:
+    names = ["timm/test_vit", "timm/test_efficientnet", "torchvision/squeezenet1_1"]
+    counted = []
+    for begin in (LATER, "import sys\n"):
+        given = [sys.executable, "-c", begin + WITHOUT_ALGEBRA, *names]
+        done = subprocess.run(given, capture_output=True, text=True, timeout=240)
+        assert done.returncode == 0, done.stderr
+        counted.append([line.split() for line in done.stdout.splitlines()])
+    without, with_it = counted
+    assert [flops for flops, _ in without] == [flops for flops, _ in with_it]
+    assert [there for _, there in without] == 3 * ["False"]
+    assert with_it[-1][1] == "True"
+
+
+def test_the_algebra_is_there_once_more_than_numbers_are_asked() -> None:
+    code = """
+from torch.fx.experimental.symbolic_shapes import guard_or_false, sym_and, sym_eq, sym_or
+import sympy
+print(guard_or_false(2 > 1), sym_and(True, False), sym_or(False, True), sym_eq((1, 2), [1, 2]), sym_eq([1], [2]))
+print(isinstance(3, sympy.Basic), "sympy.core" in sys.modules)
+compiled = torch.compile(lambda x: x * x.shape[0], backend="eager", dynamic=True)
+print(compiled(torch.ones(3)).sum().item(), compiled(torch.ones(5)).sum().item())
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+import torch.fx.experimental.symbolic_shapes as algebra, sympy.core.basic
+shape = ShapeEnv().create_unbacked_symint()
+print(guard_or_false(shape == 1), type(sym_or(shape == 1, shape == 2)).__name__)
+print(algebra.ShapeEnv is ShapeEnv, torch.fx.experimental.symbolic_shapes.ShapeEnv is ShapeEnv)
+print(isinstance(sympy.Symbol("x"), sympy.Basic), sys.modules["sympy"].Basic is sympy.core.basic.Basic)
+print([finder for finder in sys.meta_path if type(finder).__name__ == "StandIn"])
+"""
+    assert python(code).split("\n") == [
+        "True False True True False",
+        "False False",
+        "9.0 25.0",
+        "False SymBool",
+        "True True",
+        "True True",
+        "[]",
+    ]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import sympy.core.basic; import sympy",
+        "from sympy import Symbol; import sympy",
+        "import sympy; sympy.Symbol",
+        "import sympy; sympy.core",
+        "import importlib; importlib.import_module('sympy.core'); import sympy",
+    ],
+)
+def test_symbols_come_with_whatever_is_asked_of_them(code: str) -> None:
+    check = """
+import sympy.core.basic
+assert sys.modules["sympy"].core.basic is sympy.core.basic is sys.modules["sympy.core.basic"]
+print(sys.modules["sympy"].Symbol("x") + 1, sys.modules["sympy"].__version__ == sympy.__version__)
+"""
+    assert python(f"{code}\n{check}") == "x + 1 True"
+
+
+def test_others_import_while_a_part_is_waited_for() -> None:
+    """Python holds a lock that all imports need while it looks for a module."""
+    code = """
+import threading
+from hubscout.stand_ins import StandIn
+asked, go, real = threading.Event(), threading.Event(), StandIn.real
+
+def wait(self, module=""):
+    asked.set()
+    assert go.wait(60)
+    return real(self, module)
+
+StandIn.real = wait
+first = threading.Thread(target=lambda: __import__("torch._dynamo.config"))
+first.start()
+assert asked.wait(60)
+assert "colorsys" not in sys.modules
+second = threading.Thread(target=lambda: __import__("colorsys"), daemon=True)
+second.start()
+second.join(20)
+print(second.is_alive(), there())
+go.set()
+first.join()
+print(there())
+"""
+    assert python(code).split("\n") == ["False False", "True"]
