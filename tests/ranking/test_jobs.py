@@ -6,7 +6,9 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from hubscout.engines import LocalEngine
@@ -15,7 +17,7 @@ from hubscout.hubs import load
 from hubscout.ranking import jobs
 from hubscout.ranking.assess import Settings
 from hubscout.ranking.candidates import Candidate
-from hubscout.ranking.jobs import ImportForModels, Needs, TaskReference, guess_params, job_needs
+from hubscout.ranking.jobs import ImportForModels, Needs, TaskReference, guess_params, job_needs, workers_ahead
 from hubscout.tasks import Task
 
 
@@ -59,6 +61,36 @@ def test_a_task_travels_by_reference(array_task: Task) -> None:
         assert sent.open() is sent.open()
     finally:
         engine.close()
+
+
+def test_a_folder_of_images_is_not_read_again_where_its_files_are_seen(pictures: Path) -> None:
+    task = Task.from_image_folder(pictures)
+    engine = LocalEngine(workers=1)
+    try:
+        sent = TaskReference.of(task, engine)
+        assert sent.source is None
+        opened = pickle.loads(pickle.dumps(sent)).open()
+        assert opened.fingerprint == task.fingerprint
+        assert np.array_equal(np.asarray(opened.train.inputs[3]), np.asarray(task.train.inputs[3]))
+        elsewhere = SimpleNamespace(elsewhere=True, shares_files=lambda: False)
+        assert TaskReference.of(task, elsewhere).source == task.source  # type: ignore[arg-type]
+    finally:
+        engine.close()
+
+
+def test_workers_begin_before_the_data_are_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[object] = []
+    monkeypatch.setattr(LocalEngine, "prepare", lambda self, work: begun.append(work))
+    for models in ("timm/resnet18", ["timm/resnet18", "file:a.pth?arch=timm/vgg11"]):
+        with workers_ahead("local", {"workers": 2}, models) as (engine, options):
+            assert isinstance(engine, LocalEngine)
+            assert (engine.workers, options) == (2, None)
+            assert begun.pop() == ImportForModels(("timm",))
+    named = ["timm/resnet18"]
+    for given in [("local", {"workers": 0}, named), ("ray", {"workers": 2}, named), ("local", {"workers": 2}, None)]:
+        with workers_ahead(*given) as unchanged:
+            assert unchanged == given[:2]
+    assert begun == []
 
 
 PREPARED = """

@@ -84,6 +84,15 @@ def test_other_threads_are_marked_and_not_waited_for(
     assert len(passes) == 1 + 5
 
 
+def test_a_device_that_other_processes_have_as_well_is_not_waited_for(backbone: Backbone, nobody_waits: None) -> None:
+    passes: list[None] = []
+    assert backbone.module is not None
+    backbone.module.register_forward_hook(lambda *_: passes.append(None))
+    sleeping(backbone, [0.0] + [0.01 * factor for factor in range(20, 1, -1)])  # they never agree
+    measure_latency(backbone, SAMPLE, shared=True)
+    assert len(passes) == 1 + 5
+
+
 def test_the_work_of_other_threads_is_seen() -> None:
     def work() -> None:
         while time.thread_time() < 0.05:

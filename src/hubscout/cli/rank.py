@@ -95,6 +95,7 @@ def rank(
     from hubscout.features.precision import check_device, refuse_device
     from hubscout.ranking import rank as rank_models
     from hubscout.ranking.candidates import find_candidates
+    from hubscout.ranking.jobs import workers_ahead
     from hubscout.ranking.rank_models import check_choices, open_ahead
     from hubscout.report.answer import next_commands
     from hubscout.runs.display import display
@@ -113,44 +114,45 @@ def rank(
         refuse_device(device)
     named = split_models(models, allow_code=allow_code) if models else None
     elsewhere = where.engine != "local" or bool(workers)
-    here = None if elsewhere or limit is not None else device
-    task = open_ahead(data.data, lambda: data.open(quiet=output.quiet), here, elsewhere=elsewhere)
-    if where.engine == "local":
-        check_device(device)  # one that is not here is one error, not a failure of every model
-    found = find_candidates(named, task.modality, device if where.engine == "local" else "auto")
-    wanted = found.identifiers
-    output.say(*found.notes)
-    by_script = output.as_json or output.quiet or keep.no_cache or existing.resume or existing.overwrite
-    with (
-        nullcontext(out) if by_script else run_folder(out, task.name, quiet=output.quiet) as place,
-        display(wanted, quiet=output.quiet) as observer,
-    ):
-        ranking = rank_models(
-            task,
-            found.models,
-            metrics=names,
-            layers=split_list(layers or []) or None,
-            layer=layer,  # type: ignore[arg-type]  # it says itself which there are
-            center=center,
-            device=device,
-            precision=precision,
-            accelerate=accelerate,
-            batch_size=batch_size,
-            cache=False if keep.no_cache else (keep.cache if keep.cache is not None else True),
-            limit=limit,
-            budget=budget,
-            progressive=True if progressive else None,
-            engine=where.engine,
-            engine_options=engine_options,
-            time_limit=time_limit,
-            skip_bad=skip_bad,
-            seed=seed,
-            out=place,
-            observer=observer,
-            profile=profile,
-            **vars(limits),
-            **vars(existing),
-        )
+    with workers_ahead(where.engine, engine_options, named) as (engine, running_options):
+        here = None if elsewhere or limit is not None else device
+        task = open_ahead(data.data, lambda: data.open(quiet=output.quiet), here, elsewhere=elsewhere)
+        if where.engine == "local":
+            check_device(device)  # one that is not here is one error, not a failure of every model
+        found = find_candidates(named, task.modality, device if where.engine == "local" else "auto")
+        wanted = found.identifiers
+        output.say(*found.notes)
+        by_script = output.as_json or output.quiet or keep.no_cache or existing.resume or existing.overwrite
+        with (
+            nullcontext(out) if by_script else run_folder(out, task.name, quiet=output.quiet) as place,
+            display(wanted, quiet=output.quiet) as observer,
+        ):
+            ranking = rank_models(
+                task,
+                found.models,
+                metrics=names,
+                layers=split_list(layers or []) or None,
+                layer=layer,  # type: ignore[arg-type]  # it says itself which there are
+                center=center,
+                device=device,
+                precision=precision,
+                accelerate=accelerate,
+                batch_size=batch_size,
+                cache=False if keep.no_cache else (keep.cache if keep.cache is not None else True),
+                limit=limit,
+                budget=budget,
+                progressive=True if progressive else None,
+                engine=engine,
+                engine_options=running_options,
+                time_limit=time_limit,
+                skip_bad=skip_bad,
+                seed=seed,
+                out=place,
+                observer=observer,
+                profile=profile,
+                **vars(limits),
+                **vars(existing),
+            )
     output.show(lambda: to_json(ranking), ranking)
     if "not_saved" in ranking.environment:
         raise RunError(f"The ranking was {ranking.environment['not_saved']}.")

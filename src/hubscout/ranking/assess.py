@@ -124,7 +124,9 @@ def run_model(
         quiet()
         with step("latency"):
             sample = task.train.inputs[int(extractions[0].rows[0])]
-            latency = measure_latency(backbone, sample, device=extractions[0].device)
+            device = extractions[0].device
+            shared = settings.in_worker and device.startswith("cuda")
+            latency = measure_latency(backbone, sample, device=device, shared=shared)
         check_latency(latency, settings.limits)
     del backbone  # scores need none of it
     give_back_freed()
@@ -205,14 +207,16 @@ def needs(settings: Settings, kind: str) -> set[str]:
 
 def resources(settings: Settings) -> dict[str, Any]:
     """The inputs that were prepared for earlier models, and the threads that prepare others, for `extract`."""
+    import torch
+
     from hubscout.features.decoded import PreparedPool, default_limit_bytes
     from hubscout.features.preparing import default_threads
 
     if not settings.in_worker:
         return {"prepared": settings.prepared}
     pool = remembered("prepared", "inputs", lambda: PreparedPool(default_limit_bytes() // 4))
-    # Never processes: a machine has several of these workers, each with a share of its cores.
-    return {"prepared": pool, "workers": default_threads()}
+    # Never processes: a machine has several of these workers, each with a share of its cores, as torch's threads say.
+    return {"prepared": pool, "workers": min(default_threads(), max(2, torch.get_num_threads()))}
 
 
 def _extract(backbone: Backbone, task: Task, settings: Settings, increment: np.ndarray | None) -> Extraction:

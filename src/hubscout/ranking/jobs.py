@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hubscout.engines import LocalEngine
+from hubscout.engines.engine import running_engine
 from hubscout.engines.job import Held, remembered, report
 from hubscout.errors import MissingDependencyError, NothingReadableError
 from hubscout.features.precision import pick_device, warm_up
@@ -43,7 +44,8 @@ class TaskReference:
     """Opens the task where it arrives, once in each process.
 
     A task with a `source` is opened from its files again, which all machines must see; its fingerprint is checked.
-    Data in memory is put where the engine shares values.
+    Data in memory is put where the engine shares values, and so are the names of images where all jobs see the files
+    for certain: to read thousands of them again for their fingerprint takes each worker longer than a small model.
     """
 
     fingerprint: str
@@ -53,7 +55,7 @@ class TaskReference:
     @classmethod
     def of(cls, task: Task, engine: Engine) -> TaskReference:
         """A reference for the jobs of an engine."""
-        if engine.elsewhere and task.source is not None:
+        if engine.elsewhere and task.source is not None and not (_is_of_names(task.source) and engine.shares_files()):
             return cls(task.fingerprint, task.source, None)
         return cls(task.fingerprint, None, engine.share(task))
 
@@ -72,9 +74,14 @@ class TaskReference:
         return Task.reopen(self.source)
 
 
+def _is_of_names(source: Mapping[str, Any]) -> bool:
+    """Whether a task holds the names of files and nothing that was in them."""
+    return source.get("constructor") == "from_image_folder"
+
+
 _IMPORTED = (
     *("hubscout.features.extraction", "hubscout.evidence.left_out", "hubscout.metrics", "hubscout.hubs.local_file"),
-    *("torch.utils.flop_counter", "torch.fx.experimental.symbolic_shapes", "array_api_compat.torch"),
+    *("torch.utils.flop_counter", "torch.fx.experimental.symbolic_shapes", "sympy", "array_api_compat.torch"),
     *("scipy.linalg", "scipy.sparse", "scipy.special", "PIL.Image"),
 )
 """What is imported while the first model is opened, run and scored."""
@@ -103,6 +110,25 @@ class ImportForModels:
             for hub in self.hubs:
                 with suppress(MissingDependencyError):
                     import_library(hub)
+
+
+@contextmanager
+def workers_ahead(
+    engine: str | Engine, options: Mapping[str, Any] | None, models: Any
+) -> Iterator[tuple[str | Engine, Mapping[str, Any] | None]]:
+    """The engine and its options; where it has workers on this machine, running, with their imports begun.
+
+    They are done while the data are opened. That is for `models` that are names: of others it is not known yet which
+    libraries they need.
+    """
+    names = [models] if isinstance(models, str) else models
+    named = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+    if engine != "local" or not (options or {}).get("workers") or not named:
+        yield engine, options
+        return
+    with running_engine(engine, options) as runner:
+        ImportForModels.begin(runner, names)
+        yield runner, None
 
 
 @dataclass(frozen=True)

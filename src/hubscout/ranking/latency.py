@@ -43,12 +43,12 @@ class Latency:
     busy: bool = False
 
 
-def measure_latency(backbone: Backbone, sample: Any, *, device: str = "cpu") -> Latency:
+def measure_latency(backbone: Backbone, sample: Any, *, device: str = "cpu", shared: bool = False) -> Latency:
     """The shortest forward pass of one prepared `sample`, after one to warm up.
 
     Preparation of the sample is not counted. Goes on until the three shortest differ by less than 2%, or for half a
-    second, but five runs at least unless they take a second. Where other threads have work at the same time, five
-    must do: they do not become shorter before that is done.
+    second, but five runs at least unless they take a second. Where other threads have work at the same time, or the
+    device is `shared` with other processes, five must do: they do not become shorter before that is done.
     """
     import torch
 
@@ -63,7 +63,7 @@ def measure_latency(backbone: Backbone, sample: Any, *, device: str = "cpu") -> 
         with torch.inference_mode():
             _timed(backbone, batch, device)
             waited, others = _seconds_waited(), _seconds_of_others(device)
-            while _wants_more(times, _seconds_of_others(device) - others):
+            while _wants_more(times, float("inf") if shared else _seconds_of_others(device) - others):
                 times.append(_timed(backbone, batch, device))
             waited, others = _seconds_waited() - waited, _seconds_of_others(device) - others
     finally:

@@ -21,7 +21,7 @@ from hubscout.optional import torch_ahead
 from hubscout.ranking.assess import Layer, Settings
 from hubscout.ranking.assessor import Assessor
 from hubscout.ranking.candidates import find_candidates
-from hubscout.ranking.jobs import ImportForModels
+from hubscout.ranking.jobs import ImportForModels, workers_ahead
 from hubscout.ranking.journal import Journal
 from hubscout.ranking.progressive import rank_in_stages
 from hubscout.ranking.ranking_run import RankingRun
@@ -158,18 +158,19 @@ def rank(
     limits = check_limits(max_params=max_params, max_flops=max_flops, max_latency=max_latency)
     elsewhere = engine != "local" if isinstance(engine, str) else engine.elsewhere
     elsewhere = elsewhere or bool((engine_options or {}).get("workers"))
-    here = None if elsewhere or limit is not None else chosen.device
-    opened = open_ahead(task, lambda: open_task(task), here, elsewhere=elsewhere)
-    names = _metric_names(metrics, opened.kind)
-    centred = kind_of(opened.kind).center if center is None else center
-    if layer is None:
-        layer = default_layer(opened.modality)
-    chosen = chosen.replace(layers=_layers(layer, chosen.layers))
-    subset = opened if limit is None or limit >= len(opened.train) else opened.subset(limit, seed=seed)
-    candidates = find_candidates(models, opened.modality, chosen.device)
-    growing = bool(progressive) or (progressive is None and seconds is not None)
-    journal = Journal(None if out is None else Path(out))
     with ExitStack() as stack:
+        engine, engine_options = stack.enter_context(workers_ahead(engine, engine_options, models))
+        here = None if elsewhere or limit is not None else chosen.device
+        opened = open_ahead(task, lambda: open_task(task), here, elsewhere=elsewhere)
+        names = _metric_names(metrics, opened.kind)
+        centred = kind_of(opened.kind).center if center is None else center
+        if layer is None:
+            layer = default_layer(opened.modality)
+        chosen = chosen.replace(layers=_layers(layer, chosen.layers))
+        subset = opened if limit is None or limit >= len(opened.train) else opened.subset(limit, seed=seed)
+        candidates = find_candidates(models, opened.modality, chosen.device)
+        growing = bool(progressive) or (progressive is None and seconds is not None)
+        journal = Journal(None if out is None else Path(out))
         profiler = stack.enter_context(profiled(profile, since=started))
         observer = stack.enter_context(shown(observer, progress, candidates.identifiers, notes=candidates.notes))
         settings = Settings(
