@@ -6,7 +6,10 @@
     python benchmarks/gpu.py passes         # `rank` of a ResNet-50 on 50,000 small images beside bare forward passes
     python benchmarks/gpu.py spectrum       # the eigenproblem of the evidence alone, in both number formats
     python benchmarks/gpu.py hub            # `rank` of seventeen networks on 2,936 JPEG files of 128 pixels
-    python benchmarks/gpu.py hub --models 'timm/mobilenetv3*' @models.txt --workers 1 4
+    python benchmarks/gpu.py hub --files DIR --workers 1 4 --repeats 3    # their weights from files, in workers too
+    python benchmarks/gpu.py hub --models 'timm/mobilenetv3*' @models.txt
+
+`hub` runs the command in a process of its own for each number of workers, in turns, and then rankings of one process.
 
 Networks have random weights, unless `hub` is told which to take; images are made up: neither changes the time, but that
 weights which are drawn at random are not read. `--device cpu` and few `--samples` try it without a GPU.
@@ -17,6 +20,7 @@ from __future__ import annotations
 import argparse
 import io
 import multiprocessing
+import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -222,27 +226,40 @@ def spectrum(dim: int, device: str) -> None:
         print(f"{name:36}{1000 * min(timed(each, device) for _ in range(4)):8.1f} ms", flush=True)
 
 
-def hub(samples: int, models: list[str], device: str, workers: list[int]) -> None:
+def write_weights(folder: Path) -> list[str]:
+    """Random weights in files, where there are none yet; the identifiers that open them."""
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in HUB:
+        if not (place := folder / f"{name}.safetensors").exists():
+            save_file(build(name).state_dict(), place)
+    return [f"file:{folder / name}.safetensors?arch=timm/{name}&input_size=128&crop_pct=1.0" for name in HUB]
+
+
+def hub(samples: int, names: list[str], device: str, workers: list[int], repeats: int) -> None:
     """The command in a process of its own; then the first and a later ranking of one process, and their steps."""
     import subprocess
     import sys
 
-    from hubscout.cli.values import split_models
     from hubscout.runs.profiler import profile_cells
 
-    if sys.dont_write_bytecode:
-        print("Python keeps no compiled files here (PYTHONDONTWRITEBYTECODE): every import compiles its sources anew.")
-    own = [f"python:{Path(__file__).resolve()}:build?name={name}" for name in HUB]
-    names = split_models(models, allow_code=True) if models else own
+    # Installed packages have compiled files: the first command makes those that are not there yet.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.TemporaryDirectory() as folder:
         data, out = Path(folder) / "images", Path(folder) / "run"
         write_images(data, samples * 10 // 7)
         given = [part for name in names for part in ("-m", name)]
         command = [sys.executable, "-m", "hubscout", "rank", str(data), *given, "--device", device, "--no-cache"]
-        for count in workers:
+        for count in repeats * workers:
             beside = [] if count == 1 else ["--workers", str(count)]
             began = time.perf_counter()
-            subprocess.run([*command, *beside, "--out", f"{out}-{count}"], check=True)
+            subprocess.run(
+                [*command, *beside, "--out", str(out), "--overwrite"],
+                check=True,
+                stdout=subprocess.DEVNULL,
+                env=environment,
+            )
             seconds = time.perf_counter() - began
             print(f"with the start of the process, --workers {count}: {seconds:.2f} s", flush=True)
 
@@ -264,6 +281,8 @@ def main() -> None:
     parser.add_argument("--samples", type=int)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--models", nargs="*", default=[], help="of `hub`: as `hubscout rank -m` takes them, or @FILE")
+    parser.add_argument("--files", type=Path, help="of `hub`: a folder for weights of its networks, which are read")
+    parser.add_argument("--repeats", type=int, default=1, help="of `hub`: how often the command runs")
     parser.add_argument("--workers", nargs="*", type=int, default=[1], help="of `hub`: processes of the command")
     given = parser.parse_args()
     if given.part == "layouts":
@@ -277,7 +296,14 @@ def main() -> None:
     elif given.part == "spectrum":
         spectrum(given.samples or 2048, given.device)
     else:
-        hub(given.samples or 2936, given.models, given.device, given.workers)
+        names = [f"python:{Path(__file__).resolve()}:build?name={name}" for name in HUB]
+        if given.files is not None:
+            names = write_weights(given.files)
+        elif given.models:
+            from hubscout.cli.values import split_models
+
+            names = split_models(given.models, allow_code=True)
+        hub(given.samples or 2936, names, given.device, given.workers, given.repeats)
 
 
 if __name__ == "__main__":
