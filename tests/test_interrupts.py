@@ -38,11 +38,15 @@ def press(request: pytest.FixtureRequest) -> Iterator[Press]:
 @blocks
 def test_ctrl_c_waits_for_the_end_of_the_block(block: Block, press: Press) -> None:
     steps = []
-    with pytest.raises(KeyboardInterrupt):
+
+    def save() -> None:
         with block():
             press()
             steps.append("whole")
         steps.append("after")
+
+    with pytest.raises(KeyboardInterrupt):
+        save()
     assert steps == ["whole"]
 
 
@@ -54,19 +58,28 @@ def test_without_it_nothing_happens(block: Block) -> None:
 
 def test_a_second_one_does_not_wait(press: Press) -> None:
     steps = []
-    with pytest.raises(KeyboardInterrupt), uninterrupted():
-        press()
-        steps.append("once")
-        press()
-        steps.append("twice")
+
+    def save() -> None:
+        with uninterrupted():
+            press()
+            steps.append("once")
+            press()
+            steps.append("twice")
+
+    with pytest.raises(KeyboardInterrupt):
+        save()
     assert steps == ["once"]
 
 
 @blocks
 def test_it_is_not_lost_where_the_block_fails(block: Block, press: Press) -> None:
-    with pytest.raises(KeyboardInterrupt) as caught, block():
-        press()
-        raise OSError("no room")
+    def save() -> None:
+        with block():
+            press()
+            raise OSError("no room")
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        save()
     assert isinstance(caught.value.__context__, OSError)
 
 

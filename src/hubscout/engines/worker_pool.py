@@ -54,7 +54,9 @@ class WorkerPool:
     def prepare(self, work: Callable[[], object]) -> None:
         """Start the workers as forks of one process that has done `work`, where there are none yet."""
         if not self._workers and self._nursery is None and not self._import_main and Nursery.suits(self._size):
-            with starting_processes():  # or nobody would know of a process that has just started, and wait for it at the end
+            with (
+                starting_processes()
+            ):  # or nobody would know of a process that has just started, and wait for it at the end
                 self._nursery = Nursery(self._size, _serve, work, self._environment())
                 self._workers += [Worker(fork, connection) for fork, connection in self._nursery.workers]
 
