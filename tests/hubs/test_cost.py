@@ -101,64 +101,42 @@ def test_counting_leaves_the_network_as_it_was():
     assert all(weight.requires_grad and weight.device.type == "cpu" for weight in weights.values())
 
 
+class AsksTheTable(nn.Module):
+    """As layers that share what the first of them makes."""
+
+    def __init__(self, table: dict[str, torch.Tensor]) -> None:
+        super().__init__()
+        self.table = table
+        self.make = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x):
+        if "made" not in self.table:
+            self.table["made"] = self.make(torch.ones(1, WIDTH, device=x.device))
+        return x + self.table["made"]
+
+
 class Shared(Attention):
-    """Layers that are known by several names, and what is kept beside them."""
+    """Layers that are known by several names, and share a table."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.again = self.patches
-        self.listed = [self.patches, torch.ones(2)]
-        self.seen: dict[str, list[int]] = {"sizes": []}
-        self.recurrent = nn.GRU(3 * WIDTH, 3 * WIDTH)
+        self.table: dict[str, torch.Tensor] = {}
+        self.layers = nn.Sequential(*(AsksTheTable(self.table) for _ in range(3)))
+        self.norm = nn.LayerNorm(WIDTH)
+        self.named = {"the same": self.norm, self.patches: [self.patches]}
 
     def forward(self, x):
-        assert self.again is self.patches is self.listed[0]
-        self.seen["sizes"].append(len(x))
-        return super().forward(x)
+        assert self.named["the same"] is self.norm
+        assert self.named[self.patches] == [self.patches]
+        self.table.clear()
+        return self.norm(self.layers(super().forward(x)))
 
 
-class Odd(nn.Conv2d):
-    """Is another one after it was copied."""
-
-    copies = 0
-
-    def __deepcopy__(self, kept):
-        type(self).copies += 1
-        twin = Odd(3, 3 * WIDTH, 2, 2)
-        kept[id(self)] = twin.to("meta")
-        return twin
-
-
-def test_copies_without_weights_are_as_deep_as_others() -> None:
+def test_what_layers_share_they_share_in_a_copy_without_weights() -> None:
     network = Shared()
     backbone = wrap(network, Identifier.parse("python:networks:Shared"))
-    assert (backbone.card.flops, backbone.card.feature_dim) == (FLOPS, WIDTH)
-    twin = cost._on_meta(backbone).module
-    assert twin.again is twin.patches is twin.listed[0] is not network.patches
-    assert {tensor.device.type for tensor in twin.state_dict().values()} == {"meta"}
-    assert twin.seen == {"sizes": []} == network.seen
-    assert twin.seen is not network.seen
-    assert twin.listed[1] is not network.listed[1]
-    assert all(flat is getattr(twin.recurrent, name) for flat, name in _flat_weights(twin.recurrent))
-    assert {tensor.device.type for tensor in network.state_dict().values()} == {"cpu"}
-    hooks = network.patches._forward_hooks
-    assert twin.patches._forward_hooks == hooks
-    assert twin.patches._forward_hooks is not hooks
-
-
-def _flat_weights(layer: nn.GRU):
-    return zip(layer._flat_weights, layer._flat_weights_names, strict=True)
-
-
-def test_a_layer_that_copies_itself_does_so() -> None:
-    class Own(Attention):
-        def __init__(self) -> None:
-            super().__init__()
-            self.patches = Odd(3, 3 * WIDTH, 2, 2)
-
-    backbone = open_network(Own)
-    assert Odd.copies == 1
-    assert backbone.card.flops == FLOPS
+    assert (backbone.card.flops, backbone.card.feature_dim) == (FLOPS + 2 * WIDTH * WIDTH, WIDTH)
+    assert network.table == {}
 
 
 @pytest.mark.parametrize(("kind", "width"), [(WorksInNumpy, 3), (CannotBeCounted, WIDTH)])
