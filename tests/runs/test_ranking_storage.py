@@ -13,7 +13,7 @@ import pytest
 from hubscout.errors import RunError
 from hubscout.ranking import Failure, Ranking
 from hubscout.runs.ranking import Stage
-from hubscout.runs.ranking_storage import save_ranking, to_json
+from hubscout.runs.ranking_storage import _column, save_ranking, to_json
 from hubscout.runs.row import Dropped, LayerScore
 
 Make = Callable[..., Any]
@@ -85,6 +85,37 @@ def test_the_table_is_written_without_pandas_and_texts_stay_texts(full: Ranking,
     assert table.column("card:source").to_pylist() == 3 * ["2024-01-01"]
     assert table.column("card:share").to_pylist() == 3 * [0.1 + 0.2]
     assert table.column("block_scores").to_pylist() == [list(row.block_scores) for row in rows]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1, None, 3],
+        [1, 0.5],
+        [2**53 + 1, 5],
+        [float("nan"), float("inf"), None],
+        [5e-324, -0.0, 0.1 + 0.2],
+        [True, None],
+        [None, None],
+        ["2024-01-01", ""],
+        ['a\n"b\u2028\x00', None],
+        [[0.1, 0.2], []],
+        [["2024-01-01"], None],
+        [{"a": 1}, {"b": 2}],
+    ],
+)
+def test_columns_are_those_that_arrow_makes(values: list[object]) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    found, expected = _column(values), pyarrow.array(values)
+    assert found.type == expected.type
+    assert repr(found.to_pylist()) == repr(expected.to_pylist())
+
+
+@pytest.mark.parametrize("values", [[2**63, 1], [2**53 + 1, 0.5], [True, 1], [1, "a"], [[1], 2], ["\ud800", None]])
+def test_what_arrow_has_no_type_for_is_text(values: list[object]) -> None:
+    pytest.importorskip("pyarrow")
+    expected = [None if value is None else str(value).replace("\ud800", "?") for value in values]
+    assert _column(values).to_pylist() == expected
 
 
 def test_json_holds_what_a_report_needs(full: Ranking, tmp_path: Path) -> None:

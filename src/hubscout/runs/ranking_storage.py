@@ -156,26 +156,35 @@ def flatten(row: Row) -> dict[str, Any]:
 
 
 def _column(values: list[Any]) -> Any:
-    """The values as one column; as text where they are of several types or of none that Arrow has.
-
-    Arrow reads them from JSON: it imports pandas to be given a list.
-    """
-    from pyarrow import ArrowException
+    """The values as one column; as text where they are of several types or of none that Arrow has."""
+    import pyarrow
 
     try:
-        return _read_column(values)
-    except (ArrowException, TypeError, ValueError):
-        return _read_column(
-            [None if value is None else str(value).encode("utf-8", "replace").decode() for value in values]
-        )
+        return _read_column(values) if all(map(_is_plain, values)) else pyarrow.array(values)
+    except (pyarrow.ArrowException, OverflowError, UnicodeError):
+        texts = [None if value is None else str(value).encode("utf-8", "replace").decode() for value in values]
+        return _read_column(texts)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether JSON says all of a value: a text, a number, or a list of numbers."""
+    if isinstance(value, list):
+        return all(_is_plain(part) and not isinstance(part, str) for part in value)
+    if isinstance(value, int | float):
+        return abs(value) <= _EXACT  # neither infinite nor not a number
+    return value is None or isinstance(value, str)
+
+
+_EXACT = 1 << 53
+"""Up to here all whole numbers are floats too."""
 
 
 def _read_column(values: list[Any]) -> Any:
+    """The column as Arrow reads it from JSON: to be given a list, it imports pandas."""
     import pyarrow
     from pyarrow.json import ParseOptions, ReadOptions, read_json
 
-    lines = [json.dumps({"value": value}, allow_nan=False, default=_plain) for value in values]
-    text = "\n".join(lines).encode()
+    text = "\n".join(json.dumps({"value": value}) for value in values).encode()
     # Of texts that look like times Arrow would make times.
     kind = pyarrow.string() if any(isinstance(value, str) for value in values) else None
     schema = None if kind is None else pyarrow.schema([("value", kind)])
