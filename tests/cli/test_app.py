@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import Any
 
 import pytest
+import typer.core
 import typer.main
 
 from hubscout import __version__
@@ -84,6 +85,37 @@ def test_help_is_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+INTERRUPTED = """
+import signal, sys
+
+class AtImport:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, AtImport())
+sys.argv = ["hubscout", "rank", "--help"]
+from hubscout.cli import program
+program()
+"""
+
+
+@pytest.mark.parametrize("module", ["hubscout.cli.app", "hubscout.light_imports", "hubscout.cli.rank"])
+def test_ctrl_c_while_the_command_starts_is_one_line(module: str) -> None:
+    command = [sys.executable, "-c", INTERRUPTED.format(module=module)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")
+
+
+def test_ctrl_c_while_the_command_line_is_read_is_one_line(hubscout: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(typer.core.TyperGroup, "parse_args", interrupted)
+    result = hubscout("rank", "--help")
+    assert (result.exit_code, result.stdout, result.stderr) == (130, "", "Interrupted.\n")
 
 
 def test_an_option_of_another_command_is_told_so(hubscout: Run) -> None:

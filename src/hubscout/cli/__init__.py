@@ -17,6 +17,7 @@ def program() -> None:
 def main() -> None:
     """Run the command line, which ends by `sys.exit`."""
     import os
+    import sys
     import time
 
     # Threads that wait for work or for each other spin, by default for milliseconds, a hundred times in a pass or a
@@ -29,10 +30,17 @@ def main() -> None:
 
     began = time.perf_counter()  # a budget of the user's counts what is imported and opened from here on
 
-    from hubscout.cli.app import app
-    from hubscout.light_imports import import_lightly
+    from hubscout.interrupts import uninterrupted
 
-    import_lightly()
+    try:
+        with uninterrupted():
+            from hubscout.cli.app import app
+            from hubscout.light_imports import import_lightly
+
+            import_lightly()
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        sys.exit(130)
     app(obj={"began": began})
 
 

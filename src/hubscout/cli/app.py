@@ -90,6 +90,14 @@ class Commands(typer.core.TyperGroup):
             args = [arg for place, arg in enumerate(args) if arg != "--debug" or place >= end]
         return super().parse_args(ctx, args)
 
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """Read the command line; typer says nothing of a Ctrl-C that comes then."""
+        try:
+            return super().make_context(*arguments, **options)
+        except KeyboardInterrupt as error:
+            print(_one_line(error), file=sys.stderr)
+            raise typer.Exit(_status(error)) from error
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command; an expected error becomes one line on standard error, and a status."""
         debug = bool((ctx.obj or {}).get("debug")) or os.environ.get("HUBSCOUT_DEBUG", "") not in {"", "0"}
