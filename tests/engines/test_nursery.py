@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -324,11 +325,13 @@ def test_an_interrupt_waits_until_it_is_known_what_has_started(
             line for line in Path(f"/proc/{self._process.pid}/status").read_text().splitlines() if "SigBlk" in line
         )
         blocked.append(bool(int(mask.split()[1], 16) & 1 << (signal.SIGINT - 1)))
-        signal.raise_signal(signal.SIGINT)
+        other.submit(signal.raise_signal, signal.SIGINT).result()
 
     monkeypatch.setattr(Nursery, "__init__", interrupted)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     engine = LocalEngine(workers=2)
+    other = ThreadPoolExecutor(1)
+    other.submit(int).result()  # it has started, and blocks nothing
     try:
         with pytest.raises(KeyboardInterrupt):
             engine.prepare(work.Prepare(place / "prepared"))
@@ -339,6 +342,7 @@ def test_an_interrupt_waits_until_it_is_known_what_has_started(
     finally:
         signal.signal(signal.SIGINT, before)
         engine.close()
+        other.shutdown()
 
 
 def test_closing_does_not_wait_for_imports() -> None:

@@ -4,11 +4,13 @@ import gc
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+import hubscout.ranking.assess as module
 from hubscout import rank
 from hubscout.errors import InputError
 from hubscout.evidence import Evidence, logme
@@ -115,3 +117,26 @@ def test_a_network_is_gone_before_its_layers_are_scored(
     assert there == [False]
     assert row.backend == ("torch" if accelerate == "off" else accelerate)
     assert len(row.layers) > 1
+
+
+@pytest.mark.parametrize(
+    ("in_worker", "device", "shared"), [(True, "cuda:0", True), (True, "cpu", False), (False, "cuda:0", False)]
+)
+def test_a_gpu_is_shared_by_workers(
+    array_task: Task, zoo: str, monkeypatch: pytest.MonkeyPatch, in_worker: bool, device: str, shared: bool
+) -> None:
+    told: list[bool] = []
+    extraction = SimpleNamespace(device=device, rows=[0], backend="torch")
+    monkeypatch.setattr(module, "_extract", lambda *_: extraction)
+    monkeypatch.setattr(module, "measure_latency", lambda *_, device, shared: told.append(shared))
+    monkeypatch.setattr(module, "check_latency", lambda *_: None)
+    module.run_model(Candidate(f"python:{zoo}:look?first=0&last=20"), array_task, Settings(in_worker=in_worker), [None])
+    assert told == [shared]
+
+
+def test_a_worker_prepares_with_its_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hubscout.features.preparing.default_threads", lambda: 16)
+    for threads, expected in [(1, 2), (4, 4), (32, 16)]:
+        monkeypatch.setattr("torch.get_num_threads", lambda threads=threads: threads)
+        assert module.resources(Settings(in_worker=True))["workers"] == expected
+    assert "workers" not in module.resources(Settings())

@@ -73,6 +73,29 @@ def test_a_gpu_that_cannot_be_started_is_none(monkeypatch: pytest.MonkeyPatch) -
     assert "accelerators" not in describe_environment()
 
 
+@pytest.mark.parametrize(
+    ("by_driver", "by_torch", "named"),
+    [
+        (["H200", "H200"], ["?", "?"], ["H200", "H200"]),
+        (["A6000", "H200"], ["H200", "A6000"], ["H200", "A6000"]),
+        (["H200", "H200"], ["H200"], ["H200"]),
+        ([], ["MI300"], ["MI300"]),
+    ],
+    ids=["all the same", "an order of torch's own", "torch sees one of them", "another maker's"],
+)
+def test_gpus_are_named_as_torch_numbers_them(
+    monkeypatch: pytest.MonkeyPatch, by_driver: list[str], by_torch: list[str], named: list[str]
+) -> None:
+    """It is only asked where the driver cannot tell: it waits for a GPU that starts."""
+    import torch
+
+    monkeypatch.setattr(run_folder, "_gpus_by_driver", lambda: by_driver)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: len(by_torch))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda place: by_torch[place])
+    assert describe_environment()["accelerators"] == named
+
+
 def test_without_torch_the_driver_names_the_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where models run in workers."""
     for place, name in (("0000:4e:00.0", "NVIDIA H200"), ("0000:19:00.0", "NVIDIA RTX A6000")):

@@ -45,7 +45,8 @@ class TaskReference:
 
     A task with a `source` is opened from its files again, which all machines must see; its fingerprint is checked.
     Data in memory is put where the engine shares values, and so are the names of images where all jobs see the files
-    for certain: to read thousands of them again for their fingerprint takes each worker longer than a small model.
+    for certain: to read thousands of them again for their fingerprint takes each worker longer than a small model. An
+    image that changes meanwhile is then not noticed, as in one process.
     """
 
     fingerprint: str
