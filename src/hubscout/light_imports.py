@@ -13,24 +13,40 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from functools import cache, wraps
+from types import FunctionType
 from typing import Any
 
 from hubscout.stand_ins import CalledLater, StandIn
 
 _COMPILER, _ALGEBRA = "torch._dynamo", "torch.fx.experimental.symbolic_shapes"
+_ASKERS = frozenset({"torch", "torchvision", "timm", "transformers"})
+_BEGUN: list[StandIn] = []
 _LOSSES = r"transformers\.loss\.loss_(?!utils$)\w+"
 
 
+@cache
 def import_lightly() -> None:
     """Leave them out until anything is asked of them that takes more than is said here.
 
     Call it before torch is imported, and before there are other threads.
     """
     masks = f"{_COMPILER}._trace_wrapped_higher_order_op"
-    StandIn({_COMPILER: _marks, f"{_COMPILER}.utils": _of_utilities, masks: _of_masks}).begin()
-    StandIn({_ALGEBRA: _sizes}).begin()
-    StandIn({"sympy": _symbols}).begin()
-    CalledLater(_LOSSES, functions=r"\w*For\w+Loss").begin()
+    known = {_COMPILER: _marks, f"{_COMPILER}.utils": _of_utilities, masks: _of_masks}
+    for modules in (known, {_ALGEBRA: _sizes}, {"sympy": _symbols}):
+        stand_in = StandIn(modules, _ASKERS)
+        stand_in.begin()
+        _BEGUN.append(stand_in)
+    CalledLater(_LOSSES, r"\w*For\w+Loss", _ASKERS).begin()
+
+
+def import_fully() -> None:
+    """Import what was left out of torch, before code of the user runs.
+
+    It may compile something while a network of a library asks for a part of the compiler in another thread, and torch
+    cannot be imported from two of its ends at the same time.
+    """
+    for stand_in in _BEGUN:
+        stand_in.real()
 
 
 def _marks(compiler: StandIn) -> dict[str, Any]:
@@ -38,23 +54,29 @@ def _marks(compiler: StandIn) -> dict[str, Any]:
 
     def marked(name: str) -> Callable[[Any], Any]:
         def mark(function: Any) -> Any:
+            if not isinstance(function, FunctionType):
+                return getattr(compiler.real(), name)(function)
             compiler.at_last(lambda real: getattr(real, name)(function))
             return function
 
         return mark
 
-    def disable(function: Callable[..., Any] | None = None, *arguments: Any, **options: Any) -> Any:
+    def disable(function: Any = None, *arguments: Any, **options: Any) -> Any:
         if function is None:
             return lambda given: disable(given, *arguments, **options)
-
-        @cache
-        def disabled() -> Callable[..., Any]:
+        if not isinstance(function, FunctionType) or not compiler.waiting:  # classes and modules stay what they are
             return compiler.real().disable(function, *arguments, **options)
+        disabled: list[Callable[..., Any]] = []
 
         @wraps(function)
         def later(*given: Any, **named: Any) -> Any:
-            return (function if compiler.waiting else disabled())(*given, **named)  # before, nothing is compiled
+            return (disabled or [function])[0](*given, **named)  # before, nothing is compiled
 
+        def at_last(real: Any) -> None:
+            disabled.append(real.disable(function, *arguments, **options))
+            vars(later).update(vars(disabled[0]))  # by which the compiler knows it
+
+        compiler.at_last(at_last)
         return later
 
     return {"disable": disable, **{name: marked(name) for name in ("allow_in_graph", "assume_constant_result")}}
@@ -74,7 +96,7 @@ def _sizes(algebra: StandIn) -> Mapping[str, Any]:
 
     def of_numbers(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
         def answer(*given: Any, **named: Any) -> Any:
-            if all(map(_is_number, given)):  # what is `named` is for others alone
+            if given and all(map(_is_number, given)):  # what is `named` is for others alone
                 return plain(*given)
             return getattr(algebra.real(), name)(*given, **named)
 

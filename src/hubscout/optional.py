@@ -7,6 +7,7 @@ import gc
 import importlib
 import importlib.util
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -17,8 +18,16 @@ from typing import Any
 
 from hubscout.errors import MissingDependencyError
 
+_PACKAGES = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
+_PYTHON = tuple(os.path.join(os.path.dirname(path), "") for path in (os.__file__, os.path.realpath(os.__file__)))
 _TELEMETRY = {"openvino": "openvino_telemetry"}
 """By package: what would tell its makers, over the network and unasked, that it was imported."""
+
+
+def is_installed(file: str | os.PathLike[str]) -> bool:
+    """Whether a file belongs to an installed package or to Python itself."""
+    path = os.fspath(file)
+    return path.startswith(_PYTHON) or _PACKAGES.search(path) is not None
 
 
 def require(module: str, *, extra: str, purpose: str) -> ModuleType:

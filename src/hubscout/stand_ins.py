@@ -1,4 +1,7 @@
-"""Modules in the place of others, which are imported once more is asked than the ones in their place know."""
+"""Modules in the place of others, which are imported once more is asked than the ones in their place know.
+
+Only the packages that are named are answered so. Whoever else asks, such as code of the user, gets the real module.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,13 @@ import importlib
 import re
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import module_from_spec
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -23,12 +27,14 @@ class StandIn(Loader, MetaPathFinder):
 
     Args:
         known: gives the names that a module knows, by its name; the package comes first.
+        askers: the packages that are given them.
 
     """
 
-    def __init__(self, known: Mapping[str, Callable[[StandIn], Mapping[str, Any]]]) -> None:
+    def __init__(self, known: Mapping[str, Callable[[StandIn], Mapping[str, Any]]], askers: Collection[str]) -> None:
+        self.waiting = False
         self._package = next(iter(known))
-        self._known = known
+        self._known, self._askers = known, askers
         self._lock = threading.Lock()
         self._names: dict[str, Mapping[str, Any]] = {}
         self._at_last: list[Callable[[ModuleType], object]] = []
@@ -36,23 +42,21 @@ class StandIn(Loader, MetaPathFinder):
     def begin(self) -> None:
         """Stand in from now on, unless the package is there already. Before there are other threads."""
         if self._package not in sys.modules:
+            self.waiting = True
             sys.meta_path.insert(0, self)
-
-    @property
-    def waiting(self) -> bool:
-        """Whether the package is not there yet."""
-        return self in sys.meta_path
 
     def at_last(self, work: Callable[[ModuleType], object]) -> None:
         """Have something done with the package once it is there."""
-        self._at_last.append(work)
+        if self.waiting:
+            self._at_last.append(work)
+        else:
+            work(self.real())
 
     def real(self, module: str = "") -> Any:
         """The package, or a module of it, imported."""
         with self._lock:
-            leaving = self.waiting
+            leaving, self.waiting = self.waiting, False
             if leaving:
-                sys.meta_path.remove(self)
                 self._leave()
         # First: it imports its parts, and a thread that began with one of them would each wait for the other.
         package = importlib.import_module(self._package)
@@ -62,19 +66,24 @@ class StandIn(Loader, MetaPathFinder):
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
         """What stands in for a module. One that is not known is found later: nobody else can import anything here."""
-        if fullname in self._known:
-            return ModuleSpec(fullname, self, is_package=fullname == self._package)
-        return ModuleSpec(fullname, _Part(self)) if fullname.startswith(f"{self._package}.") else None
+        if not self.waiting or not f"{fullname}.".startswith(f"{self._package}."):
+            return None
+        found = PathFinder.find_spec(fullname, path)
+        if found is None or fullname not in self._known:
+            return found and ModuleSpec(fullname, _Part(self, found))
+        spec = ModuleSpec(fullname, self)
+        spec.submodule_search_locations = found.submodule_search_locations
+        return spec
 
     def exec_module(self, module: ModuleType) -> None:
-        """Have the module answer what it knows."""
-        self._names[module.__name__] = self._known[module.__name__](self)
-        vars(module)["__getattr__"] = partial(self._ask, module.__name__)
+        """Have the module answer what it knows, and the real one has."""
+        name = module.__name__
+        self._names[name] = {known: value for known, value in self._known[name](self).items() if _has(name, known)}
+        vars(module)["__getattr__"] = partial(self._ask, name)
 
     def _ask(self, module: str, name: str) -> Any:
-        if name.startswith("__") and name != "__version__":  # as those do who look through all modules
-            raise AttributeError(name)
-        if self.waiting and name in self._names[module]:
+        _check_asked(module, name)
+        if self.waiting and name in self._names[module] and _asker() in self._askers:
             return self._names[module][name]
         return getattr(self.real(module), name)
 
@@ -101,21 +110,25 @@ class CalledLater(Loader, MetaPathFinder):
     Args:
         modules: their full names.
         functions: names that belong to functions.
+        askers: the packages that are given functions which import them.
 
     """
 
-    def __init__(self, modules: str, functions: str) -> None:
-        self._modules, self._functions = re.compile(modules), re.compile(functions)
+    def __init__(self, modules: str, functions: str, askers: Collection[str]) -> None:
+        self.waiting = False
+        self._modules, self._functions, self._askers = re.compile(modules), re.compile(functions), askers
         self._names: set[str] = set()
         self._lock = threading.Lock()
 
     def begin(self) -> None:
         """Stand in from now on. Before there are other threads."""
+        self.waiting = True
         sys.meta_path.insert(0, self)
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
         """What stands in for a module."""
-        return ModuleSpec(fullname, self) if self._modules.fullmatch(fullname) else None
+        ours = self.waiting and self._modules.fullmatch(fullname) and PathFinder.find_spec(fullname, path)
+        return ModuleSpec(fullname, self) if ours else None
 
     def exec_module(self, module: ModuleType) -> None:
         """Have the module give functions that import it."""
@@ -123,21 +136,21 @@ class CalledLater(Loader, MetaPathFinder):
         vars(module)["__getattr__"] = partial(self._ask, module.__name__)
 
     def _ask(self, module: str, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        if self not in sys.meta_path or not self._functions.fullmatch(name):
+        _check_asked(module, name)
+        if not self.waiting or not self._functions.fullmatch(name) or _asker() not in self._askers:
             return getattr(self._real(module), name)
 
         def function(*given: Any, **named: Any) -> Any:
             return getattr(self._real(module), name)(*given, **named)
 
         function.__name__ = function.__qualname__ = name
+        function.__module__ = module
         return function
 
     def _real(self, module: str) -> ModuleType:
         with self._lock:
-            if self in sys.meta_path:
-                sys.meta_path.remove(self)  # all of them: they ask each other for more than functions
+            if self.waiting:
+                self.waiting = False  # for all of them: they ask each other for more than functions
                 for name in self._names:
                     sys.modules.pop(name, None)
         return importlib.import_module(module)
@@ -146,19 +159,21 @@ class CalledLater(Loader, MetaPathFinder):
 class _Part(Loader):
     """Imports all of a package for a part of it, which comes with the package or is loaded after it."""
 
-    def __init__(self, package: StandIn) -> None:
-        self._package = package
+    def __init__(self, package: StandIn, found: ModuleSpec) -> None:
+        self._package, self._found = package, found
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """The module, loaded."""
-        package = self._package.real()
+        self._package.real()
         there = sys.modules.get(spec.name)
         if there is None:
-            found = PathFinder.find_spec(spec.name, package.__path__)
-            if found is None or found.loader is None:
-                raise ModuleNotFoundError(f"No module named {spec.name!r}", name=spec.name)
-            there = sys.modules[spec.name] = module_from_spec(found)
-            found.loader.exec_module(there)
+            assert self._found.loader is not None
+            there = sys.modules[spec.name] = module_from_spec(self._found)
+            try:
+                self._found.loader.exec_module(there)
+            except BaseException:
+                sys.modules.pop(spec.name, None)
+                raise
         self._spec = getattr(there, "__spec__", None)
         return there
 
@@ -166,3 +181,35 @@ class _Part(Loader):
         """Nothing, but that it has its own spec again; torch's settings never had another."""
         with suppress(AttributeError):
             module.__spec__ = self._spec
+
+
+def _asker() -> str:
+    """The package of the code that asks a module for a name."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals.get("__name__") == "importlib._bootstrap":
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
+
+
+def _check_asked(module: str, name: str) -> None:
+    """Nothing is imported for those who look through all modules, as pickle does for a name, and inspect for files."""
+    if (name.startswith("__") and name not in ("__all__", "__version__")) or not _has(module, name):
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+
+@cache
+def _has(module: str, name: str) -> bool:
+    """Whether a module that is not imported may have a name: it is in its source, or a module in its folder."""
+    parent = module.rpartition(".")[0]
+    found = PathFinder.find_spec(module, sys.modules[parent].__path__ if parent else None)
+    if found is None or found.origin is None:
+        return False
+    if re.search(rf"\b{re.escape(name)}\b", _source(found.origin)):
+        return True
+    places = found.submodule_search_locations
+    return places is not None and PathFinder.find_spec(f"{module}.{name}", places) is not None
+
+
+@cache
+def _source(file: str) -> str:
+    return Path(file).read_text(encoding="utf-8", errors="replace")

@@ -8,23 +8,30 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+
+from hubscout.optional import is_installed
 
 
 @dataclass
 class QuickExit:
     """Ends the process in its very last step, with the status that the program ended with.
 
-    Threads were waited for by then, and whatever else is registered for the end has been done. Who has registered
-    something before the program began, such as a tool that watches it, is not passed over: then, and after an error
-    that nobody caught, the interpreter ends as ever, but for its search for garbage, which takes a second with torch.
+    Threads were waited for by then, and whatever else is registered for the end has been done. That is for the command
+    that ran installed code alone: what others leave to the interpreter, such as a file that is not closed or another
+    status, is left to it. Where somebody registered something before the program began, and after an error that nobody
+    caught, the interpreter ends too, but for its search for garbage, which takes a second with torch.
     """
 
     status: int | None = None
+    is_command: bool = False
+    is_first: bool = False
 
     def run(self, program: Callable[[], object]) -> None:
         """Run the program, which ends by `sys.exit`."""
-        first = getattr(atexit, "_ncallbacks", lambda: 1)() == 0  # not for certain in every Python
-        atexit.register(self._leave if first else gc.freeze)  # which is the last one if it is the first
+        self.is_command = _is_command()
+        self.is_first = getattr(atexit, "_ncallbacks", lambda: 1)() == 0  # not for certain in every Python
+        atexit.register(self._leave)  # which is the last one if it is the first
         try:
             program()
         except SystemExit as error:
@@ -33,8 +40,10 @@ class QuickExit:
             raise
 
     def _leave(self) -> None:
+        if not (self.is_command and _ran_installed_code_alone()):
+            return
         gc.freeze()
-        if self.status is None:
+        if self.status is None or not self.is_first:
             return
         try:
             for stream in (sys.stdout, sys.stderr):
@@ -42,3 +51,21 @@ class QuickExit:
         except (AttributeError, OSError, ValueError):  # who read it has gone, which the interpreter tells
             return
         os._exit(self.status)
+
+
+def _is_command() -> bool:
+    main = sys.modules["__main__"]
+    name = main.__spec__.name if main.__spec__ else Path(getattr(main, "__file__", None) or "").stem
+    return name in ("hubscout", "hubscout.__main__")
+
+
+def _ran_installed_code_alone() -> bool:
+    ours = os.path.join(Path(__file__).parents[1], "")
+    files = [
+        getattr(module, "__dict__", {}).get("__file__") for name, module in sys.modules.items() if name not in _MAIN
+    ]
+    installed = all(file.startswith(ours) or is_installed(file) for file in files if file)
+    return installed and sys.stdout is sys.__stdout__
+
+
+_MAIN = ("__main__", "__mp_main__")

@@ -25,8 +25,8 @@ from hubscout.hubs.backbone import Backbone
 from hubscout.hubs.model_identifier import Identifier
 from hubscout.hubs.model_listing import ModelEntry, ModelListing
 from hubscout.hubs.processors import open_processor, preprocessing_with
-from hubscout.hubs.python_callable import is_installed
 from hubscout.hubs.transformer import TransformerBackbone, modality_of
+from hubscout.optional import is_installed
 
 _objects: dict[str, tuple[weakref.ref[Any], Any]] = {}
 """By name: the model, and the tokenizer or processor that was given with it."""

@@ -25,11 +25,12 @@ from hubscout.hubs.model_identifier import Identifier
 from hubscout.hubs.model_listing import ModelListing
 from hubscout.hubs.torchvision_compat import prepare_torchvision
 from hubscout.hubs.vision import HalvesBackbone, PlainBackbone
+from hubscout.light_imports import import_fully
+from hubscout.optional import is_installed
 
 if TYPE_CHECKING:
     from torch import nn
 
-_INSTALLED = {"site-packages", "dist-packages"}
 _NOT_OURS_TO_FOLLOW = sys.stdlib_module_names | {"hubscout"}
 
 
@@ -74,8 +75,9 @@ def call(identifier: Identifier) -> Any:
     """What the function returns: a torch module or a `Backbone`."""
     from torch import nn
 
-    # The function may import timm or torchvision.
+    # The function may import timm or torchvision, and do what it likes with torch.
     prepare_torchvision()
+    import_fully()
     function = find_function(identifier.name)
     try:
         made = function(**identifier.options)
@@ -255,11 +257,6 @@ def code_fingerprint(file: Path) -> str:
             found[path] = hashlib.blake2b(content, digest_size=16).hexdigest()
             waiting += [other.resolve() for other in _imported(path, content, home=file.parent)]
     return hashlib.blake2b(" ".join([found.pop(file), *sorted(found.values())]).encode(), digest_size=16).hexdigest()
-
-
-def is_installed(file: Path) -> bool:
-    """Whether a file belongs to an installed package or to Python itself."""
-    return not _INSTALLED.isdisjoint(file.parts) or Path(ast.__file__).resolve().parent in file.parents
 
 
 def _imported(path: Path, content: bytes, home: Path) -> Iterator[Path]:
