@@ -54,7 +54,7 @@ def _marks(compiler: StandIn) -> dict[str, Any]:
 
     def marked(name: str) -> Callable[[Any], Any]:
         def mark(function: Any) -> Any:
-            if not isinstance(function, FunctionType):
+            if not isinstance(function, FunctionType) or not compiler.waiting:
                 return getattr(compiler.real(), name)(function)
             compiler.at_last(lambda real: getattr(real, name)(function))
             return function

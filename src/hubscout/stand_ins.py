@@ -47,10 +47,7 @@ class StandIn(Loader, MetaPathFinder):
 
     def at_last(self, work: Callable[[ModuleType], object]) -> None:
         """Have something done with the package once it is there."""
-        if self.waiting:
-            self._at_last.append(work)
-        else:
-            work(self.real())
+        self._at_last.append(work)
 
     def real(self, module: str = "") -> Any:
         """The package, or a module of it, imported."""
@@ -76,10 +73,9 @@ class StandIn(Loader, MetaPathFinder):
         return spec
 
     def exec_module(self, module: ModuleType) -> None:
-        """Have the module answer what it knows, and the real one has."""
-        name = module.__name__
-        self._names[name] = {known: value for known, value in self._known[name](self).items() if _has(name, known)}
-        vars(module)["__getattr__"] = partial(self._ask, name)
+        """Have the module answer what it knows."""
+        self._names[module.__name__] = self._known[module.__name__](self)
+        vars(module)["__getattr__"] = partial(self._ask, module.__name__)
 
     def _ask(self, module: str, name: str) -> Any:
         _check_asked(module, name)
