@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import py_compile
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -295,6 +297,75 @@ import colorsys
 print(colorsys.rgb_to_hsv.__name__, sys.modules["kept"].function is sys.modules["colorsys"].rgb_to_hsv)
 """
     assert python(code).split("\n") == ["(False, '<lambda>') False", "rgb_to_hsv True"]
+
+
+def test_what_somebody_put_back_is_taken_away_again() -> None:
+    code = """
+from unittest import mock
+import sympy
+held = sympy
+with mock.patch.dict(sys.modules, {"other": sympy}):
+    print(sympy.Symbol("x"))
+print(sys.modules["sympy"] is held, held.Symbol("y"), sys.modules["sympy"] is held)
+"""
+    assert python(code).split("\n") == ["x", "True y False"]
+
+
+def test_an_import_that_was_interrupted_is_made_up_for() -> None:
+    code = """
+import torch._dynamo.utils as held
+kept = torch.compiler.disable(lambda x: x + 1)
+
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch._dynamo.convert_frame":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupts())
+try:
+    held.counters
+except KeyboardInterrupt:
+    print("interrupted", hasattr(kept, "_torchdynamo_disable"))
+sys.meta_path.pop(0)
+print(type(held.counters).__name__, kept._torchdynamo_disable)
+"""
+    assert python(code).split("\n") == ["interrupted False", "defaultdict True"]
+
+
+def test_losses_are_real_before_code_of_the_user_runs() -> None:
+    pytest.importorskip("transformers")
+    code = """
+import pickle
+from hubscout.hubs import prepare_torchvision
+prepare_torchvision()
+from transformers.loss import loss_utils
+from hubscout.light_imports import before_user_code
+before_user_code()
+loss = loss_utils.LOSS_MAPPING["ForObjectDetection"]
+print(loss is loss_utils.ForObjectDetectionLoss, pickle.loads(pickle.dumps(loss)) is loss)
+import transformers.loss.loss_for_object_detection as module
+print(module.ForObjectDetectionLoss is loss, loss.__code__.co_filename == module.__file__)
+"""
+    assert python(code).split("\n") == ["True True", "True True"]
+
+
+@pytest.mark.parametrize("ending", ["zip", "pyc"])
+def test_a_package_without_sources_is_imported_for_any_name(tmp_path: Path, ending: str) -> None:
+    (tmp_path / "parcel.py").write_text("answer = 42\n")
+    if ending == "zip":
+        with zipfile.ZipFile(tmp_path / "parcel.zip", "w") as file:
+            file.write(tmp_path / "parcel.py", "parcel.py")
+    else:
+        py_compile.compile(str(tmp_path / "parcel.py"), cfile=str(tmp_path / "parcel.pyc"))
+    (tmp_path / "parcel.py").unlink()
+    code = f"""
+sys.path.insert(0, {str(tmp_path / "parcel.zip" if ending == "zip" else tmp_path)!r})
+from hubscout.stand_ins import StandIn
+StandIn({{"parcel": lambda _: {{}}}}, {{"torch"}}).begin()
+import parcel
+print("answer" in vars(parcel), parcel.answer)
+"""
+    assert python(code) == "False 42"
 
 
 def test_a_part_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ Together they are a third of the time in which a text encoder is imported, and a
 from __future__ import annotations
 
 import importlib
+import threading
 from collections.abc import Callable, Mapping
 from functools import cache, wraps
 from types import FunctionType
@@ -20,7 +21,9 @@ from hubscout.stand_ins import CalledLater, StandIn
 
 _COMPILER, _ALGEBRA = "torch._dynamo", "torch.fx.experimental.symbolic_shapes"
 _ASKERS = frozenset({"torch", "torchvision", "timm", "transformers"})
-_BEGUN: list[StandIn] = []
+_BEGUN: list[StandIn | CalledLater] = []
+user_code = threading.Event()
+"""Whether code of the user has run."""
 _LOSSES = r"transformers\.loss\.loss_(?!utils$)\w+"
 
 
@@ -36,15 +39,18 @@ def import_lightly() -> None:
         stand_in = StandIn(modules, _ASKERS)
         stand_in.begin()
         _BEGUN.append(stand_in)
-    CalledLater(_LOSSES, r"\w*For\w+Loss", _ASKERS).begin()
+    losses = CalledLater(_LOSSES, r"\w*For\w+Loss", _ASKERS)
+    losses.begin()
+    _BEGUN.append(losses)
 
 
-def import_fully() -> None:
-    """Import what was left out of torch, before code of the user runs.
+def before_user_code() -> None:
+    """Import what was left out, before code of the user runs.
 
     It may compile something while a network of a library asks for a part of the compiler in another thread, and torch
     cannot be imported from two of its ends at the same time.
     """
+    user_code.set()
     for stand_in in _BEGUN:
         stand_in.real()
 
@@ -61,7 +67,8 @@ def _marks(compiler: StandIn) -> dict[str, Any]:
 
         return mark
 
-    def disable(function: Any = None, *arguments: Any, **options: Any) -> Any:
+    def disable(fn: Any = None, *arguments: Any, **options: Any) -> Any:
+        function = fn
         if function is None:
             return lambda given: disable(given, *arguments, **options)
         if not isinstance(function, FunctionType) or not compiler.waiting:  # classes and modules stay what they are

@@ -38,6 +38,7 @@ class StandIn(Loader, MetaPathFinder):
         self._lock = threading.Lock()
         self._names: dict[str, Mapping[str, Any]] = {}
         self._at_last: list[Callable[[ModuleType], object]] = []
+        self._handed_over = False
 
     def begin(self) -> None:
         """Stand in from now on, unless the package is there already. Before there are other threads."""
@@ -52,12 +53,13 @@ class StandIn(Loader, MetaPathFinder):
     def real(self, module: str = "") -> Any:
         """The package, or a module of it, imported."""
         with self._lock:
-            leaving, self.waiting = self.waiting, False
-            if leaving:
-                self._leave()
+            self.waiting = False
+            self._leave()
         # First: it imports its parts, and a thread that began with one of them would each wait for the other.
         package = importlib.import_module(self._package)
-        if leaving:
+        with self._lock:
+            handing_over, self._handed_over = not self._handed_over, True
+        if handing_over:
             self._hand_over(package)
         return importlib.import_module(module) if module else package
 
@@ -78,15 +80,19 @@ class StandIn(Loader, MetaPathFinder):
         vars(module)["__getattr__"] = partial(self._ask, module.__name__)
 
     def _ask(self, module: str, name: str) -> Any:
-        _check_asked(module, name)
-        if self.waiting and name in self._names[module] and _asker() in self._askers:
+        if self.waiting and name in self._names[module] and _has(module, name) and _asker() in self._askers:
             return self._names[module][name]
+        _check_asked(module, name, waiting=self.waiting)
         return getattr(self.real(module), name)
 
     def _leave(self) -> None:
+        """Take away what stands in, also where somebody put it back."""
         for name in self._names:
-            module, (parent, _, child) = sys.modules.pop(name, None), name.rpartition(".")
-            if module is not None and vars(sys.modules.get(parent, module)).get(child) is module:
+            module, (parent, _, child) = sys.modules.get(name), name.rpartition(".")
+            if getattr(module, "__loader__", None) is not self:
+                continue
+            del sys.modules[name]
+            if vars(sys.modules.get(parent, module)).get(child) is module:
                 delattr(sys.modules[parent], child)
 
     def _hand_over(self, package: ModuleType) -> None:
@@ -114,6 +120,7 @@ class CalledLater(Loader, MetaPathFinder):
         self.waiting = False
         self._modules, self._functions, self._askers = re.compile(modules), re.compile(functions), askers
         self._names: set[str] = set()
+        self._given: dict[int, tuple[str, str, Any]] = {}
         self._lock = threading.Lock()
 
     def begin(self) -> None:
@@ -132,7 +139,7 @@ class CalledLater(Loader, MetaPathFinder):
         vars(module)["__getattr__"] = partial(self._ask, module.__name__)
 
     def _ask(self, module: str, name: str) -> Any:
-        _check_asked(module, name)
+        _check_asked(module, name, waiting=self.waiting)
         if not self.waiting or not self._functions.fullmatch(name) or _asker() not in self._askers:
             return getattr(self._real(module), name)
 
@@ -141,14 +148,27 @@ class CalledLater(Loader, MetaPathFinder):
 
         function.__name__ = function.__qualname__ = name
         function.__module__ = module
+        self._given[id(function)] = (module, name, function)
         return function
+
+    def real(self) -> None:
+        """Import all modules that are stood in for, and give their functions to those who were given others."""
+        for name in list(self._names):
+            self._real(name)
+        for module in list(sys.modules.values()):
+            names = getattr(module, "__dict__", {})
+            for kept in (names, *(value for value in list(names.values()) if type(value) is dict)):
+                for key, value in list(kept.items()):
+                    if id(value) in self._given:
+                        where, name, _ = self._given[id(value)]
+                        kept[key] = getattr(importlib.import_module(where), name)
 
     def _real(self, module: str) -> ModuleType:
         with self._lock:
-            if self.waiting:
-                self.waiting = False  # for all of them: they ask each other for more than functions
-                for name in self._names:
-                    sys.modules.pop(name, None)
+            self.waiting = False  # for all of them: they ask each other for more than functions
+            for name in self._names:
+                if getattr(sys.modules.get(name), "__loader__", None) is self:
+                    del sys.modules[name]
         return importlib.import_module(module)
 
 
@@ -187,9 +207,10 @@ def _asker() -> str:
     return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 
-def _check_asked(module: str, name: str) -> None:
+def _check_asked(module: str, name: str, *, waiting: bool) -> None:
     """Nothing is imported for those who look through all modules, as pickle does for a name, and inspect for files."""
-    if (name.startswith("__") and name not in ("__all__", "__version__")) or not _has(module, name):
+    special = name.startswith("__") and name not in ("__all__", "__version__")
+    if special or (waiting and not _has(module, name)):
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
 
@@ -198,14 +219,17 @@ def _has(module: str, name: str) -> bool:
     """Whether a module that is not imported may have a name: it is in its source, or a module in its folder."""
     parent = module.rpartition(".")[0]
     found = PathFinder.find_spec(module, sys.modules[parent].__path__ if parent else None)
-    if found is None or found.origin is None:
-        return False
-    if re.search(rf"\b{re.escape(name)}\b", _source(found.origin)):
+    source = None if found is None else _source(found.origin or "")
+    if found is None or source is None or re.search(rf"\b{re.escape(name)}\b", source):
         return True
     places = found.submodule_search_locations
     return places is not None and PathFinder.find_spec(f"{module}.{name}", places) is not None
 
 
 @cache
-def _source(file: str) -> str:
-    return Path(file).read_text(encoding="utf-8", errors="replace")
+def _source(file: str) -> str | None:
+    """The source, where there is one."""
+    try:
+        return Path(file).read_text(encoding="utf-8") if file.endswith(".py") else None
+    except (OSError, UnicodeError):
+        return None

@@ -96,6 +96,23 @@ def test_what_others_wrote_is_not_lost(tmp_path: Path) -> None:
     assert (tmp_path / "log.txt").read_text() == "built"
 
 
+def test_an_installed_package_of_the_user_counts_as_theirs(tmp_path: Path) -> None:
+    end = "from hubscout.light_imports import before_user_code; before_user_code(); sys.exit()"
+    assert ended(tmp_path, end) == (0, [EXPECTED], "collected\n")
+
+
+def test_who_runs_the_command_from_a_script_has_the_last_word(tmp_path: Path) -> None:
+    (tmp_path / "wrapper.py").write_text(
+        "import runpy, sys\nlog = open('log.txt', 'w')\nlog.write('mine')\nsys.argv = ['hubscout', '--version']\n"
+        "try:\n    runpy.run_module('hubscout', run_name='__main__', alter_sys=True)\n"
+        "except SystemExit:\n    sys.exit(3)\n"
+    )
+    command = [sys.executable, "wrapper.py"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path, env=BUFFERED)
+    assert (done.returncode, done.stdout) == (3, f"hubscout {__version__}\n")
+    assert (tmp_path / "log.txt").read_text() == "mine"
+
+
 def test_what_passes_through_something_else_is_not_lost(tmp_path: Path) -> None:
     before = """
 class Log:

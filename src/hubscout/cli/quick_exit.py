@@ -9,7 +9,9 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
+from hubscout.light_imports import user_code
 from hubscout.optional import is_installed
 
 
@@ -24,12 +26,14 @@ class QuickExit:
     """
 
     status: int | None = None
-    is_command: bool = False
+    command: ModuleType | None = None
+    """The main module, where it is the command's own."""
     is_first: bool = False
 
     def run(self, program: Callable[[], object]) -> None:
         """Run the program, which ends by `sys.exit`."""
-        self.is_command = _is_command()
+        main = sys.modules["__main__"]
+        self.command = main if _is_command(main) else None
         self.is_first = getattr(atexit, "_ncallbacks", lambda: 1)() == 0  # not for certain in every Python
         atexit.register(self._leave)  # which is the last one if it is the first
         try:
@@ -40,7 +44,7 @@ class QuickExit:
             raise
 
     def _leave(self) -> None:
-        if not (self.is_command and _ran_installed_code_alone()):
+        if self.command is not sys.modules["__main__"] or not _ran_installed_code_alone():
             return
         gc.freeze()
         if self.status is None or not self.is_first:
@@ -53,19 +57,15 @@ class QuickExit:
         os._exit(self.status)
 
 
-def _is_command() -> bool:
-    main = sys.modules["__main__"]
+def _is_command(main: ModuleType) -> bool:
     name = main.__spec__.name if main.__spec__ else Path(getattr(main, "__file__", None) or "").stem
     return name in ("hubscout", "hubscout.__main__")
 
 
 def _ran_installed_code_alone() -> bool:
+    if user_code.is_set() or sys.stdout is not sys.__stdout__:
+        return False
     ours = os.path.join(Path(__file__).parents[1], "")
-    files = [
-        getattr(module, "__dict__", {}).get("__file__") for name, module in sys.modules.items() if name not in _MAIN
-    ]
-    installed = all(file.startswith(ours) or is_installed(file) for file in files if file)
-    return installed and sys.stdout is sys.__stdout__
-
-
-_MAIN = ("__main__", "__mp_main__")
+    modules = [module for name, module in list(sys.modules.items()) if name not in ("__main__", "__mp_main__")]
+    files = [str(getattr(module, "__dict__", {}).get("__file__") or ours) for module in modules]
+    return all(file.startswith(ours) or is_installed(file) for file in files)

@@ -20,7 +20,7 @@ from hubscout.hubs.saving import DESCRIPTION, SENTENCE_ENCODER, read_description
 from hubscout.hubs.text_preprocessing import Pairs
 from hubscout.hubs.torchvision_compat import prepare_torchvision
 from hubscout.hubs.transformer import TransformerBackbone, modality_of
-from hubscout.light_imports import import_fully
+from hubscout.light_imports import before_user_code
 from hubscout.optional import require
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def open_model(
     # Always said: left out, the library asks on the terminal, and takes a y from anywhere.
     trust = {"trust_remote_code": is_allowed(options, "trust_remote_code")}
     if trust["trust_remote_code"]:
-        import_fully()
+        before_user_code()
     try:
         with quiet(transformers):
             config = transformers.AutoConfig.from_pretrained(source, **trust)

@@ -25,7 +25,7 @@ from hubscout.hubs.model_identifier import Identifier
 from hubscout.hubs.model_listing import ModelListing
 from hubscout.hubs.torchvision_compat import prepare_torchvision
 from hubscout.hubs.vision import HalvesBackbone, PlainBackbone
-from hubscout.light_imports import import_fully
+from hubscout.light_imports import before_user_code
 from hubscout.optional import is_installed
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def call(identifier: Identifier) -> Any:
 
     # The function may import timm or torchvision, and do what it likes with torch.
     prepare_torchvision()
-    import_fully()
+    before_user_code()
     function = find_function(identifier.name)
     try:
         made = function(**identifier.options)

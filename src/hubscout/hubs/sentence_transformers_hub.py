@@ -34,7 +34,7 @@ from hubscout.hubs.text_preprocessing import (
     model_inputs,
 )
 from hubscout.hubs.transformer import TOKENS_FOR_FLOPS
-from hubscout.light_imports import import_fully
+from hubscout.light_imports import before_user_code
 from hubscout.optional import require
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def load_folder(folder: Path, identifier: Identifier, *, repository: Repository 
         _modules(read_settings(listed), identifier)
     trusted = is_allowed(identifier.options, "trust_remote_code")
     if trusted:
-        import_fully()
+        before_user_code()
     places = [folder, *(path for path in sorted(folder.iterdir()) if path.is_dir())]
     try:
         with huggingface.quiet(transformers):
