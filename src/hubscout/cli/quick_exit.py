@@ -11,9 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from hubscout.light_imports import user_code
-from hubscout.optional import is_installed
-
 
 @dataclass
 class QuickExit:
@@ -63,6 +60,9 @@ def _is_command(main: ModuleType) -> bool:
 
 
 def _ran_installed_code_alone() -> bool:
+    from hubscout.light_imports import user_code  # not before Ctrl-C is held
+    from hubscout.optional import is_installed
+
     if user_code.is_set() or sys.stdout is not sys.__stdout__:
         return False
     ours = os.path.join(Path(__file__).parents[1], "")
