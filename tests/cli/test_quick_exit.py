@@ -14,6 +14,7 @@ from hubscout import __version__
 PROGRAM = """
 import atexit, gc, os, sys
 {before}
+import hubscout.light_imports, hubscout.optional  # as the command does
 from hubscout.cli.quick_exit import QuickExit
 leave = os._exit
 os._exit = lambda status: (os.write(1, b"at once\\n"), leave(status))
